@@ -1,0 +1,125 @@
+"""The one base class of all algorithms: runs the update rule over a block, keeps metrics, acts and evaluates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor
+from torch.optim import Optimizer
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.evaluate import evaluate, summarize
+from rl_lightning.seeding import derive
+from rl_lightning.types import Block, Carry, EnvSpec, EpisodeStats
+
+Metrics = dict[str, Tensor]
+
+
+class RLModule(LightningModule):
+    """Base of the algorithms. A subclass defines `act`, `update` and `configure_optimizers`.
+
+    Args:
+        spec: What the env or data set is like; filled in from the data.
+    """
+
+    gamma = 0.99
+    n_step = 1
+    explores_in_evaluation = False
+    action_kinds: tuple[str, ...] = ("continuous", "discrete", "multi_discrete")
+
+    def __init__(self, spec: EnvSpec) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.spec = spec
+        self.progress = 0.0  # share of the budget spent when the current block began
+        self._sums: Metrics = {}
+        self._counts: dict[str, int] = {}
+        if spec.action_kind not in self.action_kinds:
+            kinds = " or ".join(kind.replace("_", "-") for kind in self.action_kinds)
+            raise ConfigError(
+                f"{type(self).__name__} needs {kinds} actions; {spec.env_id} has {spec.action_kind.replace('_', '-')} "
+                f"ones. See: rl list algorithms"
+            )
+
+    def act(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        """Actions for N observations: greedy if `explore` is None, else drawn from it."""
+        raise TypeError(f"{type(self).__name__} must define act(obs, carry, explore, mask)")
+
+    def update(self, batch: Any) -> Metrics:
+        """One round of the update rule. A metric called `priority` goes back to the buffer, the rest is logged."""
+        raise TypeError(f"{type(self).__name__} must define update(batch)")
+
+    def initial_carry(self, count: int) -> Carry:
+        """The recurrent state of `count` envs at the start of an episode: zeros, or nothing."""
+        return ()
+
+    def raw_optimizers(self) -> list[Optimizer]:
+        """The optimizers in the order of `configure_optimizers`, without Lightning's wrapper (0.1 ms a step)."""
+        found = self.optimizers(use_pl_optimizer=False)
+        return found if isinstance(found, list) else [found]
+
+    def training_step(self, block: Block, batch_idx: int) -> None:
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        self.progress = data.schedule.progress
+        rule = getattr(self, block.hook)
+        priorities = []
+        for u in range(block.updates):
+            metrics = rule(pick(block.batch, u) if block.stacked else block.batch)
+            if "priority" in metrics:
+                priorities.append(metrics.pop("priority"))
+            self.record(metrics)
+        data.schedule.update += block.updates
+        if priorities:
+            data.feedback(block, torch.stack(priorities))
+
+    def record(self, metrics: Metrics) -> None:
+        """Adds to the running means; nothing is converted or logged here."""
+        for name, value in metrics.items():
+            value = value.detach()
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+            self._counts[name] = self._counts.get(name, 0) + 1
+
+    def drain_metrics(self) -> dict[str, float]:
+        """Means since the last call."""
+        means = {name: float(total) / self._counts[name] for name, total in self._sums.items()}
+        self._sums, self._counts = {}, {}
+        return means
+
+    def play(self, envs: Any, episodes: int, seed: int) -> list[EpisodeStats]:
+        """Plays whole episodes and leaves no trace: own generator, eval mode, no gradient."""
+        explore = torch.Generator().manual_seed(derive(seed, "play")) if self.explores_in_evaluation else None
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        try:
+            with torch.random.fork_rng(devices=[]):
+                return evaluate(self._act_on_device, self.initial_carry, envs, episodes, seed, explore)
+        finally:
+            for module, training in modes:
+                module.training = training
+
+    def _act_on_device(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        mask = None if mask is None else mask.to(self.device)
+        return self.act(obs.to(self.device), carry, explore, mask)
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self._evaluate_once()
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self._evaluate_once()
+
+    def _evaluate_once(self) -> None:
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        count = data.schedule.run.eval_episodes
+        self.evaluated = self.play(data.eval_envs(count), count, derive(data.seed, "test"))
+        self.log_dict(summarize(self.evaluated))
+
+
+def pick(batch: Any, u: int) -> Any:
+    """Batch u of a block: the same NamedTuple, without the first axis."""
+    return type(batch)(*(None if field is None else field[u] for field in batch))

@@ -1,0 +1,263 @@
+"""Proximal policy optimization (Schulman et al. 2017) for discrete, multi-discrete and continuous actions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.module import Metrics, RLModule
+from rl_lightning.algorithms.step import set_lr, step
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.advantages import GAE, ReturnComputer
+from rl_lightning.functional.policy import ppo_loss
+from rl_lightning.functional.schedules import Constant, Schedule
+from rl_lightning.functional.value import clipped_value_loss, explained_variance
+from rl_lightning.models.normalizer import RunningNorm
+from rl_lightning.networks.actors import make_policy_head
+from rl_lightning.networks.base import Network
+from rl_lightning.networks.critics import ValueHead
+from rl_lightning.networks.mlp import MLP
+from rl_lightning.networks.optim import Adam, OptimizerRecipe
+from rl_lightning.types import Carry, EnvSpec, Rollout
+
+
+class Rows:
+    """A rollout as rows that a minibatch is cut from: single steps, or whole envs where the network remembers."""
+
+    def __init__(self, rollout: Rollout, recurrent: bool) -> None:
+        self.recurrent = recurrent
+        self.count = rollout.obs.shape[1] if recurrent else rollout.obs.shape[0] * rollout.obs.shape[1]
+        self.rollout = rollout
+
+    def cut(self, field: Tensor, rows: Tensor) -> Tensor:
+        """Those rows of a [T, N, ...] field: [B, ...], or [T, B, ...] for whole envs."""
+        return field.index_select(1, rows) if self.recurrent else field.flatten(0, 1).index_select(0, rows)
+
+
+class PPO(RLModule):
+    """Clipped policy gradient over a few passes through each fresh rollout.
+
+    Args:
+        spec: What the env is like; filled in from the data.
+        network: What turns an observation into features; one that remembers (RNN) makes PPO recurrent.
+        share_network: One network for policy and value; usual for pixels.
+        lr: Learning rate.
+        lr_schedule: How the rate changes over the run.
+        optimizer: The optimizer, without its rate.
+        gamma: Discount.
+        returns: How advantages and value targets are computed.
+        epochs: Passes through a rollout.
+        minibatch_size: Steps of one gradient step (whole envs are taken where the network remembers).
+        clip: Ratios further than this from 1 stop pushing.
+        clip_schedule: How that changes over the run.
+        value_clip: The same for the value's change; null leaves the value free.
+        value_weight: Weight of the value loss.
+        entropy_weight: Weight of the entropy bonus.
+        max_grad_norm: Gradients are scaled down to this norm.
+        target_kl: Stop passing through a rollout once the policy has moved this far; null never.
+        normalize_obs: Standardise observations by running statistics, which are part of the model.
+        normalize_advantages: Standardise advantages within each minibatch.
+        log_std_init: Starting log standard deviation of continuous actions.
+        explore_in_evaluation: Draw actions in evaluation too instead of taking the likeliest.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        network: Network | None = None,
+        share_network: bool = False,
+        lr: float = 3e-4,
+        lr_schedule: Schedule | None = None,
+        optimizer: OptimizerRecipe | None = None,
+        gamma: float = 0.99,
+        returns: ReturnComputer | None = None,
+        epochs: int = 4,
+        minibatch_size: int = 256,
+        clip: float = 0.2,
+        clip_schedule: Schedule | None = None,
+        value_clip: float | None = None,
+        value_weight: float = 0.5,
+        entropy_weight: float = 0.0,
+        max_grad_norm: float = 0.5,
+        target_kl: float | None = None,
+        normalize_obs: bool = False,
+        normalize_advantages: bool = True,
+        log_std_init: float = 0.0,
+        explore_in_evaluation: bool = False,
+    ) -> None:
+        super().__init__(spec)
+        if epochs < 1 or minibatch_size < 1:
+            raise ConfigError(f"model.epochs ({epochs}) and model.minibatch_size ({minibatch_size}) must be positive")
+        self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam(eps=1e-5)
+        self.gamma, self.returns = gamma, returns or GAE()
+        self.epochs, self.minibatch_size = epochs, minibatch_size
+        self.clip, self.clip_schedule, self.value_clip = clip, clip_schedule or Constant(), value_clip
+        self.value_weight, self.entropy_weight = value_weight, entropy_weight
+        self.max_grad_norm, self.target_kl = max_grad_norm, target_kl
+        self.normalize_advantages = normalize_advantages
+        self.explores_in_evaluation = explore_in_evaluation
+        network = network or MLP()
+        self.norm = RunningNorm(spec.obs_shape) if normalize_obs else nn.Identity()
+        self.torso = network.build(spec.obs_shape)
+        self.value_torso = None if share_network else network.build(spec.obs_shape)
+        self.policy = make_policy_head(spec, self.torso.out_dim, log_std_init)
+        self.value = ValueHead(self.torso.out_dim)
+        self.recurrent = bool(self.torso.initial_carry(1))
+        self._split = len(self.torso.initial_carry(1))  # how many of the carry's tensors are the policy's
+
+    def initial_carry(self, count: int) -> Carry:
+        carry = self.torso.initial_carry(count)
+        if self.value_torso is not None:
+            carry = (*carry, *self.value_torso.initial_carry(count))
+        return tuple(c.to(self.device) for c in carry)
+
+    def act(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        obs = self.norm(obs)
+        features, new = self.torso.step(obs, carry[: self._split])
+        if self.recurrent and self.value_torso is not None:
+            new = (*new, *self.value_torso.step(obs, carry[self._split :])[1])
+        params = self.policy(features)
+        action = self.policy.mode(params, mask) if explore is None else self.policy.sample(params, explore, mask)
+        return action, new
+
+    def evaluate_rows(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Tensor]:
+        """Policy parameters and values of rows [B, ...], or of whole envs [T, B, ...] where the network remembers."""
+        obs = self.norm(obs)
+        if not self.recurrent:
+            features = self.torso(obs)
+            return self.policy(features), self.value(features if self.value_torso is None else self.value_torso(obs))
+        features, _ = self.torso.unroll(obs, carry[: self._split], is_first)
+        seen = features
+        if self.value_torso is not None:
+            seen, _ = self.value_torso.unroll(obs, carry[self._split :], is_first)
+        return self.policy(features), self.value(seen)
+
+    def update(self, rollout: Rollout) -> Metrics:
+        rows = Rows(rollout, self.recurrent)
+        size = self._rows_per_minibatch(rollout)
+        order = torch.randperm(rows.count, device=rollout.obs.device)
+        old_log_prob, old_value = self._before(rows, order.split(size))
+        done = rollout.terminated | rollout.truncated
+        next_value = self._next_value(rollout, old_value, done)
+        advantage, target = self.returns(
+            rollout.reward, old_value, next_value, rollout.terminated.float(), done.float(), self.gamma
+        )
+        (optimizer,) = self.raw_optimizers()
+        set_lr(optimizer, self.lr_schedule.value(self.lr, self.progress))
+        sums: Metrics = {}
+        steps, stop = 0, False
+        for epoch in range(self.epochs):
+            if epoch:
+                order = torch.randperm(rows.count, device=rollout.obs.device)
+            for chosen in order.split(size):
+                metrics = self._minibatch(rows, chosen, optimizer, old_log_prob, old_value, advantage, target)
+                steps += 1
+                sums = {key: sums[key] + value for key, value in metrics.items()} if sums else metrics
+                if self.target_kl is not None and metrics["train/approx_kl"] > 1.5 * self.target_kl:
+                    stop = True
+                    break
+            if stop:
+                break
+        if isinstance(self.norm, RunningNorm):
+            self.norm.update(rollout.obs)  # last, so that a rollout is learned with the statistics it was played with
+        metrics = {key: value / steps for key, value in sums.items()}
+        metrics["train/explained_variance"] = explained_variance(old_value, target)
+        metrics["train/gradient_steps"] = torch.tensor(float(steps))
+        return metrics
+
+    def _rows_per_minibatch(self, rollout: Rollout) -> int:
+        return max(1, self.minibatch_size // len(rollout.obs)) if self.recurrent else self.minibatch_size
+
+    @torch.no_grad()
+    def _before(self, rows: Rows, parts: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and values under the policy that played, [T, N] each.
+
+        Computed in the very minibatches of the first pass: a matrix product of another size rounds differently, and
+        the first ratio would not be exactly 1.
+        """
+        rollout = rows.rollout
+        log_prob, value = torch.empty_like(rollout.reward), torch.empty_like(rollout.reward)
+        for chosen in parts:
+            params, values = self._forward(rows, chosen)
+            log_probs = self._log_prob(rows, chosen, params)
+            if rows.recurrent:
+                log_prob[:, chosen], value[:, chosen] = log_probs, values
+            else:
+                log_prob.view(-1)[chosen], value.view(-1)[chosen] = log_probs, values
+        return log_prob, value
+
+    def _forward(self, rows: Rows, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        rollout = rows.rollout
+        carry = tuple(c.index_select(0, chosen) for c in rollout.carry) if rows.recurrent else ()
+        return self.evaluate_rows(rows.cut(rollout.obs, chosen), carry, rows.cut(rollout.is_first, chosen))
+
+    def _log_prob(self, rows: Rows, chosen: Tensor, params: Tensor) -> Tensor:
+        mask = None if rows.rollout.mask is None else rows.cut(rows.rollout.mask, chosen)
+        return self.policy.log_prob(params, rows.cut(rows.rollout.action, chosen), mask)
+
+    @torch.no_grad()
+    def _next_value(self, rollout: Rollout, value: Tensor, done: Tensor) -> Tensor:
+        """Value of the true next observation of every step: after a cut episode that is not the next row."""
+        last = self._single_value(rollout.last_obs, rollout.last_carry)
+        next_value = torch.cat([value[1:], last[None]])
+        cut = done & ~rollout.terminated
+        if len(rollout.final_obs):
+            next_value[cut] = self._value_after_cut(rollout, cut)
+        return next_value
+
+    def _single_value(self, obs: Tensor, carry: Carry) -> Tensor:
+        obs = self.norm(obs)
+        if self.value_torso is None:
+            return self.value(self.torso.step(obs, carry[: self._split])[0])
+        return self.value(self.value_torso.step(obs, carry[self._split :])[0])
+
+    def _value_after_cut(self, rollout: Rollout, cut: Tensor) -> Tensor:
+        if not self.recurrent:
+            return self._single_value(rollout.final_obs, ())
+        # The state that met the last observation is not kept while playing: walk each env once more to find it.
+        carry, found = rollout.carry, []
+        for t in range(len(rollout.obs)):
+            keep = (~rollout.is_first[t]).float()
+            carry = tuple(c * keep.view(-1, *[1] * (c.dim() - 1)) for c in carry)
+            _, carry = self.act(rollout.obs[t], carry, None, None if rollout.mask is None else rollout.mask[t])
+            found += [tuple(c[n] for c in carry) for n in cut[t].nonzero()[:, 0].tolist()]
+        stacked = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
+        return self._single_value(rollout.final_obs, stacked)
+
+    def _minibatch(
+        self,
+        rows: Rows,
+        chosen: Tensor,
+        optimizer: Optimizer,
+        old_log_prob: Tensor,
+        old_value: Tensor,
+        advantage: Tensor,
+        target: Tensor,
+    ) -> Metrics:
+        params, value = self._forward(rows, chosen)
+        advantage = rows.cut(advantage, chosen)
+        if self.normalize_advantages and advantage.numel() > 1:
+            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        clip = self.clip_schedule.value(self.clip, self.progress)
+        log_prob = self._log_prob(rows, chosen, params)
+        policy_loss, kl, clipped = ppo_loss(log_prob, rows.cut(old_log_prob, chosen), advantage, clip)
+        value_loss = clipped_value_loss(value, rows.cut(old_value, chosen), rows.cut(target, chosen), self.value_clip)
+        mask = None if rows.rollout.mask is None else rows.cut(rows.rollout.mask, chosen)
+        entropy = self.policy.entropy(params, mask).mean()
+        loss = policy_loss + self.value_weight * value_loss - self.entropy_weight * entropy
+        norm = step(optimizer, loss, self.max_grad_norm)
+        return {
+            "train/loss": loss.detach(),
+            "train/policy_loss": policy_loss.detach(),
+            "train/value_loss": value_loss.detach(),
+            "train/entropy": entropy.detach(),
+            "train/approx_kl": kl,
+            "train/clip_fraction": clipped,
+            "train/grad_norm": norm,
+        }
+
+    def configure_optimizers(self) -> Optimizer:
+        return self.optimizer.build(self.parameters(), self.lr)

@@ -1,0 +1,147 @@
+"""Soft actor-critic (Haarnoja et al. 2018), and its discrete form (Christodoulou 2019) in sac_discrete.py."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.module import Metrics, RLModule
+from rl_lightning.algorithms.step import step
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.policy import squashed_sample, standard_noise
+from rl_lightning.functional.value import polyak_, td_target
+from rl_lightning.networks.actors import SquashedGaussianActor
+from rl_lightning.networks.base import Network
+from rl_lightning.networks.critics import QEnsemble
+from rl_lightning.networks.mlp import MLP
+from rl_lightning.networks.optim import Adam, OptimizerRecipe
+from rl_lightning.types import Carry, EnvSpec, Transitions
+
+
+class SAC(RLModule):
+    """Maximum-entropy actor-critic for continuous actions.
+
+    Args:
+        spec: What the env is like; filled in from the data.
+        network: What turns an observation into the actor's features.
+        critic_hidden: Hidden sizes of each critic.
+        critics: How many critics are kept.
+        critic_subset: How many of them, drawn anew each update, the target's minimum is taken over (REDQ); null: all.
+        lr: Learning rate of the actor.
+        critic_lr: Learning rate of the critics; null: as the actor.
+        alpha_lr: Learning rate of the temperature; null: as the actor.
+        optimizer: The optimizer of all three, without its rate.
+        gamma: Discount.
+        n_step: Rewards summed before bootstrapping.
+        target_rate: Share of the critics that the slow ones take over at each update.
+        alpha: Temperature: a number keeps it fixed, null learns it.
+        target_entropy: Entropy that the learned temperature holds; null: minus the number of action dimensions.
+        actor_every: Critic updates per actor update (the actor then makes as many steps at once).
+        max_grad_norm: Gradients are scaled down to this norm; null never.
+    """
+
+    action_kinds = ("continuous",)
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        network: Network | None = None,
+        critic_hidden: list[int] | None = None,
+        critics: int = 2,
+        critic_subset: int | None = None,
+        lr: float = 3e-4,
+        critic_lr: float | None = None,
+        alpha_lr: float | None = None,
+        optimizer: OptimizerRecipe | None = None,
+        gamma: float = 0.99,
+        n_step: int = 1,
+        target_rate: float = 0.005,
+        alpha: float | None = None,
+        target_entropy: float | None = None,
+        actor_every: int = 1,
+        max_grad_norm: float | None = None,
+    ) -> None:
+        super().__init__(spec)
+        if critic_subset is not None and not 1 <= critic_subset <= critics:
+            raise ConfigError(f"model.critic_subset is {critic_subset}; it must lie between 1 and critics ({critics})")
+        self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
+        self.optimizer = optimizer or Adam()
+        self.gamma, self.n_step, self.target_rate = gamma, n_step, target_rate
+        self.critic_subset, self.actor_every, self.max_grad_norm = critic_subset, actor_every, max_grad_norm
+        network = network or MLP(hidden=[256, 256], activation="relu", init="default")
+        self.actor = SquashedGaussianActor(network.build(spec.obs_shape), spec.action_dim)
+        hidden = critic_hidden or [256, 256]
+        # Pixels are seen through an encoder of the critics' own; the actor never trains it.
+        self.encoder = network.build(spec.obs_shape) if len(spec.obs_shape) > 1 else nn.Identity()
+        width = self.encoder.out_dim if len(spec.obs_shape) > 1 else spec.obs_shape[0]
+        self.q = QEnsemble(critics, width, spec.action_dim, hidden)
+        self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
+        self.encoder_slow = copy.deepcopy(self.encoder).requires_grad_(False)
+        self.learn_alpha = alpha is None
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha or 1.0)), requires_grad=self.learn_alpha)
+        self.target_entropy = float(-spec.action_dim) if target_entropy is None else target_entropy
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+
+    def act(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        mean, log_std = self.actor(obs)
+        if explore is None:
+            return torch.tanh(mean), carry
+        return torch.tanh(mean + log_std.exp() * standard_noise(mean.shape, explore, mean)), carry
+
+    def update(self, batch: Transitions) -> Metrics:
+        actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
+        alpha = self.log_alpha.exp().detach()
+        critic_loss, q = self._critic_loss(batch, alpha)
+        step(critic_optimizer, critic_loss, self.max_grad_norm)
+        metrics = {"train/critic_loss": critic_loss, "train/q": q.mean(), "train/alpha": alpha}
+        self.updates += 1
+        if self.actor_every == 1 or self.updates % self.actor_every == 0:
+            for _ in range(self.actor_every):
+                metrics |= self._actor_step(batch, actor_optimizer, alpha_optimizer)
+        self._follow()
+        return metrics
+
+    def _critic_loss(self, batch: Transitions, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            mean, log_std = self.actor(batch.next_obs)
+            action, log_prob = squashed_sample(mean, log_std, torch.randn_like(mean))
+            q_next = self.q_slow(self.encoder_slow(batch.next_obs), action)  # [E, B]
+            if self.critic_subset is not None:
+                q_next = q_next[torch.randperm(len(q_next), device=q_next.device)[: self.critic_subset]]
+            next_value = q_next.amin(0) - alpha * log_prob
+            target = td_target(batch.reward, next_value, batch.terminated, batch.discount)
+        q = self.q(self.encoder(batch.obs), batch.action)
+        return 0.5 * (batch.weight * (q - target).square()).mean(-1).sum(), q.detach()
+
+    def _actor_step(self, batch: Transitions, optimizer: Optimizer, alpha_optimizer: list[Optimizer]) -> Metrics:
+        mean, log_std = self.actor(batch.obs)
+        action, log_prob = squashed_sample(mean, log_std, torch.randn_like(mean))
+        with torch.no_grad():
+            features = self.encoder(batch.obs)
+        q = self.q(features, action)
+        value = q.amin(0) if self.critic_subset is None else q.mean(0)
+        loss = (self.log_alpha.exp().detach() * log_prob - value).mean()
+        step(optimizer, loss, self.max_grad_norm)
+        entropy = -log_prob.detach().mean()
+        if alpha_optimizer:
+            step(alpha_optimizer[0], self.log_alpha.exp() * (entropy - self.target_entropy))
+        return {"train/actor_loss": loss.detach(), "train/entropy": entropy}
+
+    def _follow(self) -> None:
+        polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
+        if not isinstance(self.encoder, nn.Identity):
+            polyak_(list(self.encoder_slow.parameters()), list(self.encoder.parameters()), self.target_rate)
+
+    def configure_optimizers(self) -> list[Optimizer]:
+        build = self.optimizer.build
+        found = [
+            build(self.actor.parameters(), self.lr),
+            build([*self.q.parameters(), *self.encoder.parameters()], self.critic_lr),
+        ]
+        return [*found, build([self.log_alpha], self.alpha_lr)] if self.learn_alpha else found

@@ -1,0 +1,58 @@
+"""One optimizer step: the only place that computes gradients, so that all rules about them hold everywhere."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.utils import clip_grads_with_norm_
+from torch.optim import Optimizer
+
+from rl_lightning.errors import DivergedError
+
+
+def parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def step(optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tensor | None:
+    """Moves exactly the optimizer's own parameters down the gradient of `loss`; returns the gradient's norm if clipped.
+
+    Only their gradients are computed: an actor's loss costs nothing in the critic it looks through. A loss that is
+    not finite raises before anything moves.
+    """
+    if not torch.isfinite(loss):
+        raise DivergedError(f"the loss became {loss.item()}; nothing was learned from it")
+    params = parameters(optimizer)
+    grads = torch.autograd.grad(loss, params, allow_unused=True)
+    average_over_ranks([g for g in grads if g is not None])
+    for param, grad in zip(params, grads, strict=True):
+        param.grad = grad
+    norm = None
+    if clip is not None:
+        norm = torch.nn.utils.get_total_norm([g for g in grads if g is not None])
+        clip_grads_with_norm_(params, clip, norm)
+    optimizer.step()
+    if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
+        torch.clear_autocast_cache()  # else the next update of this block would see the weights from before the step
+    return norm
+
+
+def average_over_ranks(grads: list[Tensor]) -> None:
+    """Averages gradients over all processes in one message per data type."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    world = torch.distributed.get_world_size()
+    if world == 1 or not grads:
+        return
+    flat = torch.cat([g.reshape(-1) for g in grads])
+    torch.distributed.all_reduce(flat)
+    flat /= world
+    offset = 0
+    for g in grads:
+        g.copy_(flat[offset : offset + g.numel()].view_as(g))
+        offset += g.numel()
+
+
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = lr

@@ -1,0 +1,177 @@
+"""Uniform replay of pixels: every frame is stored once, stacks and next observations are rebuilt when sampled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_lightning.buffers.base import fit_capacity
+from rl_lightning.errors import DataError
+from rl_lightning.types import EnvSpec, Steps, Transitions
+
+
+class FrameBuffer:
+    """One ring per env. An episode's true last frame takes a slot of its own, which is never sampled.
+
+    A stack of k frames at slot t is slots t-k+1 ... t, held back at the episode's first frame: what stacking in the
+    env gives. So a row costs one frame instead of 2k.
+    """
+
+    def __init__(self, spec: EnvSpec, num_envs: int, capacity: int | str) -> None:
+        self.spec = spec
+        self.num_envs = num_envs
+        self.frame_shape = (spec.obs_shape[0] // spec.frames, *spec.obs_shape[1:])
+        masks = spec.action_dim if spec.action_mask else 0
+        small = 4 * (int(np.prod(spec.action_shape)) + 5 + masks)
+        self.capacity = fit_capacity(capacity, int(np.prod(self.frame_shape)) + small, num_envs)
+        self.length = self.capacity // num_envs
+        n, length = num_envs, self.length
+        self.frame = torch.zeros(n, length, *self.frame_shape, dtype=torch.uint8)
+        dtype = torch.float32 if spec.action_kind == "continuous" else torch.int64
+        self.action = torch.zeros(n, length, *spec.action_shape, dtype=dtype)
+        self.reward = torch.zeros(n, length)
+        self.terminated = torch.zeros(n, length, dtype=torch.bool)
+        self.done = torch.zeros(n, length, dtype=torch.bool)
+        self.age = torch.zeros(n, length, dtype=torch.int32)  # steps since the episode's first frame
+        self.is_step = torch.zeros(n, length, dtype=torch.bool)  # False: a last frame, no action was taken there
+        self.mask = torch.ones(n, length, masks, dtype=torch.bool)
+        arrays = ("frame", "action", "reward", "terminated", "done", "age", "is_step", "mask")
+        for name in arrays:  # writing through numpy costs a tenth of writing through torch
+            setattr(self, f"_{name}", getattr(self, name).numpy())
+        self.head = [0] * n  # next slot to write
+        self.filled = [0] * n
+        self.next_age = [0] * n
+
+    def __len__(self) -> int:
+        return sum(self.filled)
+
+    def add(self, steps: Steps) -> None:
+        for n in range(self.num_envs):
+            self._add_env(n, steps, {t: last for t, env, last in steps.ends if env == n})
+
+    def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray]) -> None:
+        newest, count = self.frame_shape[0], len(steps.obs)
+        after = np.array(sorted(ends), dtype=np.int64)  # steps that a last frame follows
+        spread = np.arange(count) + np.searchsorted(after, np.arange(count))  # place of each step among the slots
+        lasts = after + np.arange(len(after)) + 1  # place of each last frame
+        total = count + len(after)
+        slots = (self.head[n] + np.arange(total)) % self.length
+        if total > self.length:
+            raise DataError(f"{total} steps of one env at once do not fit its {self.length} slots; use more capacity")
+        at = slots[spread]
+        self._frame[n, at] = steps.obs[:, n, -newest:]
+        self._action[n, at] = steps.action[:, n]
+        self._reward[n, at] = steps.reward[:, n]
+        self._terminated[n, at] = steps.terminated[:, n]
+        self._done[n, at] = steps.terminated[:, n] | steps.truncated[:, n]
+        self._is_step[n, at] = True
+        self._is_step[n, slots[lasts]] = False
+        if steps.mask is not None:
+            self._mask[n, at] = steps.mask[:, n]
+            self._mask[n, slots[lasts]] = True
+        for t, place in zip(after, lasts, strict=True):
+            self._frame[n, slots[place]] = ends[int(t)][-newest:]
+        starts = np.zeros(total, bool)
+        starts[spread[steps.is_first[:, n]]] = True
+        place = np.arange(total)
+        begun = np.maximum.accumulate(np.where(starts, place, -1))
+        self._age[n, slots] = np.where(begun >= 0, place - begun, self.next_age[n] + place)
+        self.next_age[n] = int(self._age[n, slots[-1]]) + 1
+        self.head[n] = int((slots[-1] + 1) % self.length)
+        self.filled[n] = min(self.filled[n] + total, self.length)
+
+    def sample(self, count: int, generator: torch.Generator, n_step: int, gamma: float) -> Transitions:
+        return self.gather(self._draw(count, generator), n_step, gamma)
+
+    def _draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Slots that hold a step whose next frame is written, drawn again until all are."""
+        index = torch.empty(0, dtype=torch.int64)
+        while len(index) < count:
+            env = torch.randint(self.num_envs, (count,), generator=generator)
+            back = torch.rand(count, generator=generator)
+            filled = torch.tensor(self.filled)[env]
+            slot = (torch.tensor(self.head)[env] - 1 - (back * filled).long()) % self.length
+            drawn = env * self.length + slot
+            index = torch.cat([index, drawn[self.valid(drawn)]])
+        return index[:count]
+
+    def valid(self, index: Tensor) -> Tensor:
+        """A step, not the newest slot of its env, and with its whole stack still in the ring."""
+        env, slot = index // self.length, index % self.length
+        head, filled = torch.tensor(self.head)[env], torch.tensor(self.filled)[env]
+        from_newest = (head - 1 - slot) % self.length
+        from_oldest = filled - 1 - from_newest
+        stack = torch.minimum(self.age[env, slot], torch.tensor(self.spec.frames - 1)).long()
+        return self.is_step[env, slot] & (from_newest > 0) & (from_newest < filled) & (from_oldest >= stack)
+
+    def gather(self, index: Tensor, n_step: int, gamma: float) -> Transitions:
+        env, slot = index // self.length, index % self.length
+        reward = self.reward[env, slot]
+        discount = torch.full_like(reward, gamma)
+        last, done = slot, self.done[env, slot]
+        head = torch.tensor(self.head)[env]
+        for _ in range(n_step - 1):
+            following = (last + 1) % self.length
+            go = ~done & ((head - 1 - following) % self.length > 0)
+            last = torch.where(go, following, last)
+            reward = torch.where(go, reward + discount * self.reward[env, last], reward)
+            discount = torch.where(go, discount * gamma, discount)
+            done = done | ~go | self.done[env, last]
+        following = (last + 1) % self.length
+        masked = self.spec.action_mask
+        return Transitions(
+            self._stack(env, slot),
+            self.action[env, slot],
+            reward,
+            self._stack(env, following),
+            self.terminated[env, last].float(),
+            discount,
+            torch.ones_like(reward),
+            index,
+            self.mask[env, slot] if masked else None,
+            self.mask[env, following] if masked else None,
+        )
+
+    def _stack(self, env: Tensor, slot: Tensor) -> Tensor:
+        age = self.age[env, slot].long()
+        back = torch.arange(self.spec.frames - 1, -1, -1)
+        slots = (slot[:, None] - torch.minimum(back, age[:, None])) % self.length
+        return self.frame[env[:, None], slots].flatten(1, 2)
+
+    def marks(self) -> list[int]:
+        """A bookmark for `fresh`."""
+        return list(self.head)
+
+    def fresh(self, marks: list[int], priority: float) -> tuple[np.ndarray, np.ndarray]:
+        """Slots whose fitness for sampling changed since `marks`, and the priority each starts with.
+
+        Last frames, the newest slot and slots whose stack was overwritten get none; the slot before `marks` was the
+        newest then and may be drawn from now on.
+        """
+        index, priorities = [], []
+        for n, (before, head) in enumerate(zip(marks, self.head, strict=True)):
+            changed = np.arange(before - 1, before + (head - before) % self.length) % self.length + n * self.length
+            stale = (head + np.arange(self.spec.frames)) % self.length + n * self.length
+            stale = stale[~self.valid(torch.from_numpy(stale)).numpy()]
+            valid = self.valid(torch.from_numpy(changed)).numpy()
+            index += [changed, stale]
+            priorities += [np.where(valid, priority, 0.0), np.zeros(len(stale))]
+        return np.concatenate(index), np.concatenate(priorities)
+
+    def set_priorities(self, index: Tensor, priority: Tensor) -> None:
+        """Uniform sampling has no priorities."""
+
+    def state_dict(self) -> dict[str, Any]:
+        names = ("frame", "action", "reward", "terminated", "done", "age", "is_step", "mask")
+        state: dict[str, Any] = {name: getattr(self, name).clone() for name in names}
+        return state | {"head": list(self.head), "filled": list(self.filled), "next_age": list(self.next_age)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            if isinstance(value, torch.Tensor):
+                getattr(self, name).copy_(value)
+            else:
+                setattr(self, name, list(value))

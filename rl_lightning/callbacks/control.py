@@ -1,0 +1,54 @@
+"""Ends a run: budget spent, time over, or a signal; always at the end of a block."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Control(Callback):
+    """Stops the Trainer at the end of the block in which a budget is reached or a signal arrives.
+
+    A first Ctrl-C or SIGTERM asks for a stop (the block ends, a checkpoint is saved); a second one stops at once.
+    Must run before the callback that saves, which looks at `trainer.should_stop`.
+
+    Args:
+        report: Called with fields of the run's record when something about its state changes.
+    """
+
+    def __init__(self, report: Callable[..., None] | None = None) -> None:
+        self.report = report or (lambda **fields: None)
+        self.caught: int | None = None
+        self._began = time.monotonic()
+        self._reported = 0.0
+        self._previous: dict[int, Any] = {}
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._began = time.monotonic()
+        for number in SIGNALS:
+            self._previous[number] = signal.signal(number, self._catch)
+
+    def _catch(self, number: int, frame: Any) -> None:
+        if self.caught is not None:
+            raise KeyboardInterrupt
+        self.caught = number
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        late = time.monotonic() - self._began >= schedule.run.max_seconds()
+        if schedule.finished or late or self.caught is not None:
+            trainer.should_stop = True
+        if time.monotonic() - self._reported > 5.0:
+            self._reported = time.monotonic()
+            self.report(env_step=schedule.env_step, update=schedule.update)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}

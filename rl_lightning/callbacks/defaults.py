@@ -1,0 +1,30 @@
+"""The callbacks of every run, in the order they must act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lightning.pytorch import Callback
+
+from rl_lightning.callbacks.checkpoint import SaveCheckpoints
+from rl_lightning.callbacks.control import Control
+from rl_lightning.callbacks.debug import Debug
+from rl_lightning.callbacks.evaluation import Evaluate
+from rl_lightning.callbacks.loggers import LogConfig
+from rl_lightning.callbacks.metrics import EmitMetrics
+from rl_lightning.callbacks.progress import Progress
+from rl_lightning.callbacks.video import RecordVideo
+
+
+def default_callbacks(
+    folder: Path, log: LogConfig, report: Callable[..., None] | None = None, title: str = "", debug: bool = False
+) -> list[Callback]:
+    """Emit, evaluate, decide whether to stop, save, show: saving must see the others' results."""
+    metrics, evaluation = EmitMetrics(log.every), Evaluate(str(folder))
+    found: list[Callback] = [metrics, evaluation]
+    if log.videos:
+        found.append(RecordVideo(str(folder), log.videos))
+    if debug:
+        found.append(Debug(str(folder)))
+    return [*found, Control(report), SaveCheckpoints(str(folder), evaluation), Progress(metrics, evaluation, title)]

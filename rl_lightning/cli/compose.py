@@ -1,0 +1,155 @@
+"""From config names to one plain dict: found, extended, overlaid, filled in. Needs no torch."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rl_lightning.cli import yaml_io
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.catalog import PACKAGE, registry
+from rl_lightning.experiments.names import did_you_mean
+
+Config = dict[str, Any]
+
+STAGE_KEYS = ("model", "data", "run", "trainer", "log", "seed_everything", "threads")
+PIPELINE_KEYS = ("stages", "name", "shared", "cycles")
+_CONFIG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::([^}]*))?\}")
+_MAX_EXTENDS = 16
+
+
+def compose(names: Iterable[str]) -> Config:
+    """Several configs laid over each other, left to right, each with what it extends below it."""
+    result: Config = {}
+    for name in names:
+        result = merge(result, load(name))
+    return fill_variables(result)
+
+
+def load(name: str, base: Path | None = None, _chain: tuple[Path, ...] = ()) -> Config:
+    """One config with everything it extends, variables not yet filled in."""
+    path = find(name, base)
+    if path in _chain:
+        names = " -> ".join(item.stem for item in (*_chain, path))
+        raise ConfigError(f"{path}: extends itself ({names})")
+    if len(_chain) >= _MAX_EXTENDS:
+        raise ConfigError(f"{path}: extends more than {_MAX_EXTENDS} configs deep")
+    config = yaml_io.load(path)
+    parents = config.pop("extends", [])
+    parents = [parents] if isinstance(parents, str) else parents
+    if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
+        raise ConfigError(f"{path}: extends takes a config name or a list of them")
+    check_keys(config, path)
+    result: Config = {}
+    for parent in parents:
+        result = merge(result, load(parent, path.parent, (*_chain, path)))
+    return merge(result, normalize(config))
+
+
+def check_keys(config: Config, path: Path | str) -> None:
+    for key in config:
+        if key not in STAGE_KEYS + PIPELINE_KEYS:
+            allowed = ("extends", *STAGE_KEYS, "stages")
+            hint = did_you_mean(str(key), allowed) or f" (allowed: {', '.join(allowed)})"
+            raise ConfigError(f"{path}: unknown key '{key}'{hint}")
+
+
+def config_roots() -> list[Path]:
+    """Where shipped configs are: the checkout this code runs from, or the installed package."""
+    checkout = PACKAGE.parent
+    roots = [checkout / "configs"] if (checkout / "pyproject.toml").is_file() else []
+    return [root for root in (*roots, PACKAGE / "_configs") if root.is_dir()]
+
+
+def shelf_roots() -> list[Path]:
+    """Where published policies are, by the same rule."""
+    checkout = PACKAGE.parent
+    roots = [checkout / "checkpoints"] if (checkout / "pyproject.toml").is_file() else []
+    return [root for root in (*roots, PACKAGE / "_checkpoints") if root.is_dir()]
+
+
+def shipped() -> dict[str, Path]:
+    """Every shipped config by name."""
+    found: dict[str, Path] = {}
+    for root in config_roots():
+        for path in sorted(root.rglob("*.yaml")):
+            found.setdefault(path.relative_to(root).with_suffix("").as_posix(), path)
+    return found
+
+
+def find(name: str, base: Path | None = None) -> Path:
+    """The file of a config: a path (relative to `base`, the file that names it), or a shipped name."""
+    if not isinstance(name, str) or not name.strip() or "\0" in name:
+        raise ConfigError(f"{name!r} is no config; see them with: rl list configs")
+    looks_like_path = name.endswith((".yaml", ".yml")) or name.startswith((".", "/", "~"))
+    places = ([base / name] if base else []) + [Path(name).expanduser()]
+    if looks_like_path:
+        for path in places:
+            if path.is_file():
+                return path.resolve()
+    if _CONFIG_NAME.fullmatch(name):
+        stem = re.sub(r"\.ya?ml$", "", name)
+        for root in config_roots():
+            path = root / f"{stem}.yaml"
+            if path.is_file():
+                return path.resolve()
+    if looks_like_path:
+        raise ConfigError(f"{name}: no such file")
+    hint = did_you_mean(name, shipped())
+    raise ConfigError(f"no config '{name}'{hint or '; see them with: rl list configs'}")
+
+
+def normalize(config: Config) -> Config:
+    """Writes shorthands out: `model: SAC` is a class_path, and a short name of ours becomes its full path."""
+    config = dict(config)
+    for key in ("model", "data"):
+        if isinstance(config.get(key), str):
+            config[key] = {"class_path": config[key]}
+    expanded = _expand_classes(config)
+    assert isinstance(expanded, dict)
+    return expanded
+
+
+def _expand_classes(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = {key: _expand_classes(item) for key, item in value.items()}
+        if isinstance(value.get("class_path"), str):
+            value["class_path"] = registry().get(value["class_path"], value["class_path"])
+        return value
+    return [_expand_classes(item) for item in value] if isinstance(value, list) else value
+
+
+def merge(below: Config, above: Config) -> Config:
+    """`above` laid over `below`: mappings merge, all else is replaced, and another class forgets the old arguments."""
+    result = dict(below)
+    if "class_path" in above and above["class_path"] != below.get("class_path", above["class_path"]):
+        for key in ("init_args", "dict_kwargs"):
+            result.pop(key, None)
+    for key, value in above.items():
+        old = result.get(key)
+        result[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else copy.deepcopy(value)
+    return result
+
+
+def fill_variables(config: Config, key: str = "") -> Any:
+    """Replaces ${NAME} and ${NAME:default} in values by environment variables."""
+    if isinstance(config, dict):
+        return {name: fill_variables(item, f"{key}.{name}" if key else str(name)) for name, item in config.items()}
+    if isinstance(config, list):
+        return [fill_variables(item, f"{key}[{index}]") for index, item in enumerate(config)]
+    if not isinstance(config, str) or "${" not in config:
+        return config
+
+    def value_of(match: re.Match[str]) -> str:
+        value = os.environ.get(match.group(1), match.group(2))
+        if value is None:
+            raise ConfigError(f"{key}: environment variable {match.group(1)} is not set, and ${{...:default}} is missing")
+        return value
+
+    filled = _VARIABLE.sub(value_of, config)
+    return yaml_io.scalar(filled) if _VARIABLE.fullmatch(config) else filled

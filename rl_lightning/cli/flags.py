@@ -1,0 +1,144 @@
+"""Taking a command line apart: our own options here, everything with a dot for the config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.names import did_you_mean
+
+# The run group has a short flag per key. (A test holds this list against RunConfig.)
+RUN_KEYS = (
+    "name", "tags", "env_steps", "updates", "eval_every", "eval_episodes",
+    "save_every", "save_minutes", "keep_every", "max_time",
+)  # fmt: skip
+SHORT = {key: f"run.{key}" for key in RUN_KEYS} | {"seed": "seed_everything"}
+GROUPS = ("model", "data", "run", "trainer", "log")
+TOP = (*GROUPS, "seed_everything", "threads")
+
+
+@dataclass
+class Parsed:
+    """A command line in three parts.
+
+    Args:
+        words: Arguments that are no options.
+        values: Our own options; those that repeat keep every value.
+        config_flags: The rest, as `--key=value`, for the config.
+    """
+
+    words: list[str] = field(default_factory=list)
+    values: dict[str, list[str]] = field(default_factory=dict)
+    config_flags: list[str] = field(default_factory=list)
+
+    def has(self, name: str) -> bool:
+        return self.values.get(name, ["false"])[-1].lower() not in ("false", "0", "no")
+
+    def get(self, name: str) -> str | None:
+        return self.values[name][-1] if name in self.values else None
+
+    def all(self, name: str) -> list[str]:
+        return self.values.get(name, [])
+
+    def integer(self, name: str, default: int, least: int = 1) -> int:
+        text = self.get(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"-?\d{1,12}", text) or int(text) < least:
+            raise ConfigError(f"--{name} takes a whole number of at least {least}, not '{text}'")
+        return int(text)
+
+
+def normalize(words: list[str]) -> list[str]:
+    """Both spellings of an option: --dry-run becomes --dry_run; its value is left alone."""
+    return [re.sub(r"^--[^=\s]+", lambda m: "--" + m.group()[2:].replace("-", "_"), word) for word in words]
+
+
+def parse(
+    words: list[str],
+    takes: Iterable[str] = (),
+    switches: Iterable[str] = (),
+    config: bool = False,
+    command: str = "",
+) -> Parsed:
+    """Takes a command line apart.
+
+    Args:
+        words: The command line after the command.
+        takes: Our options that need a value.
+        switches: Our options that stand alone.
+        config: Whether options for the config are accepted too.
+        command: For messages.
+    """
+    takes, switches = set(takes), {*switches, "debug"}
+    parsed = Parsed()
+    queue = list(normalize(words))
+    aliases = {"-c": "--config"}
+    while queue:
+        word = aliases.get(queue[0], queue[0])
+        queue.pop(0)
+        if not word.startswith("--"):
+            parsed.words.append(word)
+            continue
+        name, equals, value = word[2:].partition("=")
+        given: str | None = value if equals else None
+        if name in switches:
+            parsed.values.setdefault(name, []).append(given if given is not None else "true")
+            continue
+        if given is None and queue and not queue[0].startswith("--"):
+            given = queue.pop(0)
+        if name in takes:
+            if given is None:
+                raise ConfigError(f"--{name} needs a value")
+            parsed.values.setdefault(name, []).append(given)
+        elif config and is_config_key(name):
+            key = SHORT.get(name, name)
+            parsed.config_flags.append(f"--{key}={'true' if given is None else given}")
+        else:
+            raise ConfigError(_unknown(name, takes | switches, config, command))
+    return parsed
+
+
+def is_config_key(name: str) -> bool:
+    return name in SHORT or name in TOP or name.split(".")[0] in GROUPS
+
+
+def _unknown(name: str, own: set[str], config: bool, command: str) -> str:
+    choices = sorted(own | (set(SHORT) | set(TOP) if config else set()))
+    hint = did_you_mean(name, choices) or f"; see: rl {command} --help"
+    return f"rl {command} has no option '--{name}'{hint}"
+
+
+def seed_list(text: str) -> list[int]:
+    """`0-4` or `1,2,5` or a mixture of both."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})(?:\s*-\s*(\d{1,9}))?\s*", part)
+        if not match:
+            raise ConfigError(f"--seeds '{text}': write a range (0-4) or a list (1,2,5)")
+        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+        if last < first or last - first >= 1000:
+            raise ConfigError(f"--seeds '{text}': {first}-{last} is no range of at most 1000 seeds")
+        seeds.extend(range(first, last + 1))
+    doubled = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if doubled:
+        raise ConfigError(f"--seeds '{text}': seed {doubled[0]} is there twice")
+    return seeds
+
+
+def without(words: list[str], names: Iterable[str]) -> list[str]:
+    """The command line without some options and their values (to hand the rest on to a child)."""
+    names = set(names)
+    kept: list[str] = []
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        name, equals, _ = word[2:].partition("=")
+        if word.startswith("--") and name in names:
+            if not equals and queue and not queue[0].startswith("--"):
+                queue.pop(0)
+            continue
+        kept.append(word)
+    return kept

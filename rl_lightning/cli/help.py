@@ -1,0 +1,209 @@
+"""What --help prints. Options of classes come from their source, so that nothing has to be imported."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from importlib import metadata
+
+OVERVIEW = """\
+rl: train, evaluate and look after reinforcement learning runs
+
+usage: rl COMMAND [options]
+
+  fit        train              rl fit --config ppo/cartpole
+  resume     go on with a run   rl resume ppo-cartpole-1
+  validate   evaluate as in training
+  test       evaluate the best checkpoint on fresh seeds
+  predict    write a run's actions to .npz
+  play       episodes, statistics and an mp4
+  plot       learning curve as PNG and in the terminal
+  list       runs, or: rl list configs | algorithms | envs
+  doctor     what is installed, what does not fit, and the line that repairs it
+
+rl COMMAND --help says more. Options may be written with - or _. Runs live in ./lightning_logs (or $RL_LOGS).
+Exit codes: 0 done, 1 our bug, 2 usage or config, 3 data, 4 checkpoint, 5 diverged, 6 environment, 130 Ctrl-C, 143 SIGTERM."""
+
+_CONFIG = """
+options for the config, laid over it in this order:
+  --config NAME|FILE      a shipped name (rl list configs) or a YAML file; several overlay left to right
+  --KEY.SUBKEY VALUE      any field: --model.lr 3e-4, --data.num_envs 16, --data.env.id Acrobot-v1, --model SAC
+  --import PACKAGE        import a package of yours from here; its classes and envs may then be named (repeatable)
+"""
+
+FIT = (
+    """\
+usage: rl fit --config NAME [options]
+
+Trains. One folder per run; Ctrl-C saves; `rl resume` goes on.
+
+  rl fit --config ppo/cartpole
+  rl fit --config ppo/cartpole --config network/gru --model.lr 3e-4 --name gru
+  rl fit --config sac/hopper --seeds 0-4 --jobs 2
+"""
+    + _CONFIG
+    + """
+options of the command:
+  --seeds 0-4 | 1,2,5     one run per seed, as a group; mean and interval at the end
+  --jobs N                how many of them at a time (default 1)
+  --debug                 some 200 steps with tiny sizes, anomaly detection and checks; full tracebacks
+  --dry_run               resolved config, shapes, memory and parameters; trains nothing
+  --print_config          the resolved config as YAML; trains nothing
+  --render human          watch it, where there is a display
+  --seed_everything N     seed (default 0; short: --seed)
+  --threads N             CPU threads for torch
+"""
+)
+
+TEXTS = {
+    "fit": FIT,
+    "resume": """\
+usage: rl resume RUN [--env_steps N] [options of rl fit]
+
+Goes on with a run from its last checkpoint, in its own folder.
+
+  rl resume ppo-cartpole-1 --env_steps 200000
+
+  --checkpoint NAME       another checkpoint of the run, or a path (default last)
+""",
+    "validate": """\
+usage: rl validate RUN | --config NAME [options]
+
+Evaluates a run's last checkpoint as training does (same seeds), or a config's untrained agent.
+
+  rl validate ppo-cartpole-1 --episodes 50
+
+  --checkpoint best|last|PATH   (default last)
+  --episodes N                  (default: the run's eval_episodes)
+"""
+    + _CONFIG,
+    "test": """\
+usage: rl test RUN [options]
+
+Evaluates a run's best checkpoint on 20 fresh seeds, none of which it was chosen by.
+
+  rl test ppo-cartpole-1 --data.env.kwargs '{gravity: 12}'
+
+  --checkpoint best|last|PATH   (default best)
+  --episodes N                  (default 20)
+"""
+    + _CONFIG,
+    "predict": """\
+usage: rl predict RUN (--data FILE.npz | --episodes N) [--output OUT.npz]
+
+Writes the run's greedy actions, in the env's own scale: for the array `obs` of a file, or along episodes in its env.
+
+  rl predict ppo-cartpole-1 --data states.npz --output actions.npz
+  rl predict ppo-cartpole-1 --episodes 5
+
+  --checkpoint best|last|PATH   (default best)
+  --output OUT.npz              (default <run>/predictions.npz)
+""",
+    "play": """\
+usage: rl play RUN [options]
+
+Plays a run's best checkpoint: mean, IQM and 95 % interval of the return; writes an mp4 of the first episode.
+
+  rl play ppo-cartpole-1 --episodes 10
+  rl play ppo-cartpole-1 --render human
+
+  --checkpoint best|last|PATH   (default best)
+  --episodes N                  (default 10)
+  --seed N                      first seed of the episodes (default 1000)
+  --render human                show it, where there is a display, instead of writing an mp4
+  --output FILE.mp4             (default <run>/videos/play.mp4)
+  --no_video                    statistics only
+""",
+    "plot": """\
+usage: rl plot RUN... [options]
+
+Learning curves of runs: a PNG, and the same in the terminal. The name of a group stands for all of its seeds.
+
+  rl plot ppo-cartpole-1
+  rl plot sac-hopper-1 sac-hopper-2 --metric train/q_loss --output q.png
+
+  --metric NAME           (default eval/return)
+  --output FILE.png       (default <run>/curve.png)
+""",
+    "list": """\
+usage: rl list [configs | algorithms | envs] [WORD...] [options]
+
+Without a word: the runs here, with algorithm, env, status, env_step, best and last-10 score.
+
+  rl list
+  rl list configs cartpole
+  rl list algorithms PPO        its options
+  rl list envs Hopper
+
+  --filter KEY=VALUE      runs whose record says so, e.g. algorithm=SAC (repeatable)
+  --sort KEY              by best, last10, env_step, name, created ...
+  --format text|json
+""",
+    "doctor": """\
+usage: rl doctor [--deep]
+
+Versions, device, cores, memory and extras, what is known not to fit together, and the line that repairs it.
+
+  --deep      import, step and render an env of each suite (a minute)
+""",
+}
+
+
+def version() -> str:
+    try:
+        return metadata.version("rl-lightning")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def overview() -> str:
+    return OVERVIEW
+
+
+def command(name: str, words: list[str] | None = None) -> str:
+    """Help of one command; for fit also the options of the run group and of the classes that are named."""
+    text = TEXTS[name].rstrip()
+    if name == "fit":
+        text += "\n" + class_help("RunConfig", "run", note=" (each also without `run.`)")
+        text += "\n" + class_help("LogConfig", "log")
+        for key, path in _named_classes(words or []).items():
+            text += "\n" + class_help(path, key)
+        text += "\n\nOptions of an algorithm: rl list algorithms NAME, or rl fit --config NAME --help"
+    return text
+
+
+def class_help(path: str, prefix: str, note: str = "") -> str:
+    """The options of one of our classes, as flags below `prefix`."""
+    from rl_lightning.experiments import catalog
+
+    entry = catalog.find(path) or catalog.classes("cli").get(path)
+    if entry is None:
+        return ""
+    options = [option for option in catalog.all_options(entry) if option.name != "spec"]
+    if not options:
+        return ""
+    width = max(70, min(shutil.get_terminal_size((110, 20)).columns, 130))
+    lines = [f"\n--{prefix}.* of {entry.name}{note}: {entry.doc}"]
+    for option in options:
+        default = "required" if option.default is None else f"default {option.default}"
+        head = f"  --{prefix}.{option.name}  "
+        body = f"{option.doc} ({option.type}, {default})".strip()
+        lines.append(textwrap.fill(body, width, initial_indent=head.ljust(28), subsequent_indent=" " * 28))
+    return "\n".join(lines)
+
+
+def _named_classes(words: list[str]) -> dict[str, str]:
+    """The model and data class of the configs and flags on a command line."""
+    from rl_lightning.cli.compose import compose
+    from rl_lightning.cli.flags import parse
+    from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
+
+    words = [word for word in words if word not in ("-h", "--help")]
+    parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit")
+    config = compose([*parsed.words, *parsed.all("config")])
+    found = {key: str(config[key].get("class_path", "")) for key in ("model", "data") if key in config}
+    for flag in parsed.config_flags:
+        key, _, value = flag[2:].partition("=")
+        if key in ("model", "data", "model.class_path", "data.class_path"):
+            found[key.split(".")[0]] = value
+    return found

@@ -1,0 +1,195 @@
+"""Config and flags -> data, model and Trainer, by LightningCLI, strictly: only allowed classes, only known keys."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import re
+import sys
+import warnings
+from typing import Any
+
+import yaml
+
+from rl_lightning.cli.compose import Config
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.catalog import registry
+
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+warnings.filterwarnings("ignore")  # tips and deprecations of other packages: the user can do nothing about them
+for _name in ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning", "torch.distributed"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
+
+import lightning.pytorch as lightning  # noqa: E402  (after the silence)
+import torch  # noqa: E402
+from jsonargparse import set_parsing_settings  # noqa: E402
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI  # noqa: E402
+
+from rl_lightning.algorithms.module import RLModule  # noqa: E402
+from rl_lightning.cli.explain import explain  # noqa: E402
+from rl_lightning.cli.options import LogConfig  # noqa: E402
+from rl_lightning.data.module import RLData  # noqa: E402
+from rl_lightning.experiments.runs import redact  # noqa: E402
+from rl_lightning.rollout.schedule import RunConfig  # noqa: E402
+
+for _name in ("lightning.pytorch", "lightning.fabric"):
+    logging.getLogger(_name).setLevel(logging.ERROR)  # Lightning sets its own level when it is imported
+
+# What a config may name. Not all of torch or lightning: torch.hub or torch.load would run what they are given.
+ALLOWED = [
+    "rl_lightning",
+    "torch.nn",
+    "torch.optim",
+    *(f"lightning.pytorch.{part}" for part in ("callbacks", "loggers", "strategies", "profilers", "plugins")),
+    "gymnasium.wrappers",
+]
+TRAINER_DEFAULTS: dict[str, Any] = {
+    "max_epochs": -1,
+    "devices": 1,
+    "limit_val_batches": 0,
+    "num_sanity_val_steps": 0,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,
+}
+
+
+def allow_imports(packages: list[str]) -> None:
+    """Makes the parser strict, and imports the packages that the user named with --import."""
+    set_parsing_settings(
+        import_path_denylist=["*"],
+        import_path_allowlist=[*ALLOWED, *(check_package(package) for package in packages)],
+        instantiate_subclass_spec_in_any=False,
+        config_read_mode_fsspec_enabled=False,
+    )
+    if packages and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    for package in packages:
+        try:
+            importlib.import_module(package)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"--import {package}: no module '{error.name}' here ({os.getcwd()}) or installed") from error
+        except Exception as error:
+            raise ConfigError(f"--import {package}: raises {type(error).__name__}: {error}") from error
+    if packages:
+        from rl_lightning.envs.make import ALLOWED_IMPORTS
+
+        ALLOWED_IMPORTS.update(packages)
+
+
+def check_package(package: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", package):
+        raise ConfigError(f"--import takes a package or module name, not '{package}'")
+    if package.split(".")[0] in sys.stdlib_module_names or package.split(".")[0] == "jsonargparse":
+        raise ConfigError(f"--import {package}: that is no package of yours, and configs may not reach it")
+    return package
+
+
+class RLCLI(LightningCLI):
+    """LightningCLI in three steps of ours: parse, `build` data and model, `make_trainer`.
+
+    Args:
+        config: The composed config.
+        flags: `--key=value` laid over it.
+    """
+
+    def __init__(self, config: Config, flags: list[str]) -> None:
+        self.base, self.flags = config, flags
+        super().__init__(
+            RLModule,
+            RLData,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            save_config_callback=None,
+            trainer_defaults=dict(TRAINER_DEFAULTS),
+            seed_everything_default=0,
+            auto_configure_optimizers=False,
+            parser_kwargs={"exit_on_error": False, "prog": "rl fit"},
+            run=False,
+            args=[],
+        )
+
+    def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--seed_everything", type=int, default=0, help="Seed of everything.")
+        parser.add_argument("--threads", type=int | None, default=None, help="CPU threads for torch.")
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_class_arguments(RunConfig, "run")
+        parser.add_class_arguments(LogConfig, "log")
+        parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        text = yaml.safe_dump(self.base, sort_keys=False)
+        words = ([f"--config={text}"] if self.base else []) + arrange(self.flags)
+        try:
+            self.config = parser.parse_args(words)
+        except (argparse.ArgumentError, TypeError, ValueError, KeyError) as error:
+            message = error.message if isinstance(error, argparse.ArgumentError) else str(error)
+            options = [action.dest for action in parser._actions]
+            line = explain(message, {"model": RLModule, "data": RLData}, options)
+            raise ConfigError(line) from error
+        if self.config.seed_everything < 0:
+            raise ConfigError(f"seed_everything is {self.config.seed_everything}; it must be 0 or more")
+
+    def _parse_ckpt_path(self) -> None:
+        """Lightning would let a checkpoint's arguments beat the command line; ours never do."""
+
+    def _set_seed(self) -> None:
+        """Done in `build`, right before the weights are drawn."""
+
+    def _dump_config(self) -> None:
+        super()._dump_config()
+        self.config_dump = redact(self.config_dump)  # it goes into every checkpoint
+
+    def instantiate_classes(self) -> None:
+        """Left to `build`, so that --print_config makes nothing."""
+
+    def plain(self) -> Config:
+        """The whole resolved config as a plain dict: re-runs the run, under a name of its own."""
+        config = yaml.safe_load(self.parser.dump(self.config, skip_unset=False, format="yaml"))
+        config.get("run", {}).pop("name", None)
+        return dict(config)
+
+    def build(self, meta: bool = False) -> None:
+        """Makes data and model. `meta` gives weights no memory, only shapes."""
+        if self.config.threads is not None:
+            if self.config.threads < 1:
+                raise ConfigError(f"threads is {self.config.threads}; it must be at least 1")
+            torch.set_num_threads(self.config.threads)
+        lightning.seed_everything(self.config.seed_everything, verbose=False)
+        with torch.device("meta" if meta else "cpu"):
+            self.config_init = self.parser.instantiate_classes(self.config)
+        self.datamodule, self.model = self.config_init.data, self.config_init.model
+        self.datamodule.configure(self.config_init.run, self.config.seed_everything)
+
+    def make_trainer(self, callbacks: list[Any], loggers: list[Any], **overrides: Any) -> lightning.Trainer:
+        """A Trainer with the config's callbacks and loggers besides ours."""
+        settings: dict[str, Any] = {**dict(self.config_init.trainer.items()), **overrides}
+        own = settings.get("callbacks") or []
+        settings["callbacks"] = [*(own if isinstance(own, list) else [own]), *callbacks]
+        more = settings.get("logger")
+        more = [] if more is None or isinstance(more, bool) else more if isinstance(more, list | tuple) else [more]
+        settings["logger"] = [*loggers, *more] or False
+        try:
+            return lightning.Trainer(**settings)
+        except (ValueError, TypeError, RuntimeError) as error:  # MisconfigurationException is one of them or its own
+            raise ConfigError(f"trainer: {str(error).splitlines()[0]}") from error
+
+
+def arrange(flags: list[str]) -> list[str]:
+    """Flags that choose a class first (they forget the old arguments), short names of ours written out."""
+
+    def chooses_class(flag: str) -> bool:
+        key, _, value = flag[2:].partition("=")
+        return key in ("model", "data") or key.endswith(".class_path") or value in registry()
+
+    def written_out(flag: str) -> str:
+        key, equals, value = flag.partition("=")
+        is_class = key in ("--model", "--data") or key.endswith(".class_path")
+        return f"{key}{equals}{registry().get(value, value)}" if is_class else flag
+
+    ordered = sorted(flags, key=lambda flag: (not chooses_class(flag), flag.count(".") if chooses_class(flag) else 0))
+    return [written_out(flag) for flag in ordered]

@@ -1,0 +1,84 @@
+"""`rl`: looks at the first word, imports what that command needs and no more, and turns errors into lines."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from rl_lightning.cli import help as texts
+from rl_lightning.cli.flags import normalize
+from rl_lightning.errors import ConfigError, RLError
+
+# command -> module : function, each `(argv: list[str]) -> int`
+COMMANDS = {
+    "fit": "rl_lightning.cli.fit:fit",
+    "resume": "rl_lightning.cli.fit:resume",
+    "validate": "rl_lightning.cli.evaluation:validate",
+    "test": "rl_lightning.cli.evaluation:test",
+    "predict": "rl_lightning.cli.evaluation:predict",
+    "play": "rl_lightning.cli.evaluation:play",
+    "plot": "rl_lightning.cli.tools:plot",
+    "list": "rl_lightning.cli.tools:list_things",
+    "doctor": "rl_lightning.cli.tools:doctor",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    words = normalize(list(sys.argv[1:] if argv is None else argv))
+    debug = "--debug" in words
+    try:
+        return dispatch(words)
+    except RLError as error:
+        _report(error, debug)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\nstopped by Ctrl-C", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output went away, e.g. `rl list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except MemoryError:
+        print("error: out of memory. Fewer envs, a smaller buffer or batch, or `capacity: auto` help", file=sys.stderr)
+        return 1
+    except Exception as error:
+        _report(error, debug)
+        return 1
+
+
+def dispatch(words: list[str]) -> int:
+    command = words[0] if words else "--help"
+    if command in ("-h", "--help", "help"):
+        print(texts.command(words[1]) if len(words) > 1 and words[1] in COMMANDS else texts.overview())
+        return 0
+    if command in ("-V", "--version", "version"):
+        print(f"rl_lightning {texts.version()}")
+        return 0
+    if command not in COMMANDS:
+        from rl_lightning.experiments.names import did_you_mean
+
+        hint = did_you_mean(command, COMMANDS) or f"; one of: {', '.join(COMMANDS)}"
+        raise ConfigError(f"rl has no command '{command}'{hint}")
+    if {"-h", "--help"} & set(words[1:]):
+        print(texts.command(command, words[1:]))
+        return 0
+    module, function = COMMANDS[command].split(":")
+    return int(getattr(importlib.import_module(module), function)(words[1:]))
+
+
+def _report(error: Exception, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, RLError):
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        print("\n".join([f"error: {lines[0]}", *(f"       {line}" for line in lines[1:3])]), file=sys.stderr)
+        return
+    first = (str(error).strip().splitlines() or [""])[0][:300]
+    print(f"error: unexpected {type(error).__name__}: {first}", file=sys.stderr)
+    if not debug:
+        print("       this should not happen; the same command with --debug shows where it did", file=sys.stderr)

@@ -1,0 +1,67 @@
+"""What all DataModules with a live environment share: the envs, the collector and its generator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rl_lightning.data.module import RLData
+from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.collect import Act, Collector
+from rl_lightning.types import Steps
+
+MOST_EVAL_ENVS = 16
+
+
+class EnvData(RLData):
+    """Owns a vector of training envs, a vector of evaluation envs and the collector that walks the first.
+
+    Args:
+        env: The environment and all that is wrapped around it.
+        num_envs: Training envs of one process.
+        vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
+    """
+
+    def __init__(self, env: EnvConfig, num_envs: int, vectorization: str) -> None:
+        super().__init__()
+        if num_envs < 1:
+            raise ConfigError(f"data.num_envs is {num_envs}; it must be at least 1")
+        self.env = env
+        self.num_envs = num_envs
+        self.vectorization = vectorization
+        self.spec = probe_spec(env)
+        self.collector: Collector | None = None
+        self._eval_envs: Any = None
+
+    def setup(self, stage: str) -> None:
+        if stage == "fit" and self.collector is None:
+            envs = make_envs(self.env, self.num_envs, self.vectorization)
+            self.collector = Collector(envs, self.derive("envs"))
+            self.collector.carry = self.agent.initial_carry(self.num_envs)
+            self.explore = self.generator("explore")
+
+    def collect(self, act: Act, steps: int) -> Steps:
+        """`steps` steps of every env; moves the clock."""
+        assert self.collector is not None
+        rows = self.collector.collect(act, steps, self.explore)
+        self.episodes += self.collector.drain()
+        self.schedule.env_step += steps * self.num_envs * self.spec.action_repeat * self.world_size
+        return rows
+
+    def eval_envs(self, episodes: int) -> Any:
+        """Sync envs without what is meant for training only; the same ones serve every evaluation."""
+        count = min(episodes, MOST_EVAL_ENVS)
+        if self._eval_envs is None or self._eval_envs.num_envs != count:
+            if self._eval_envs is not None:
+                self._eval_envs.close()
+            self._eval_envs = make_envs(self.env, count, "sync", training=False)
+        return self._eval_envs
+
+    def render_env(self) -> Any:
+        return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)
+
+    def teardown(self, stage: str) -> None:
+        for envs in (self.collector.envs if self.collector else None, self._eval_envs):
+            if envs is not None:
+                envs.close()
+        self.collector = self._eval_envs = None

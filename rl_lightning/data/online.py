@@ -1,0 +1,97 @@
+"""Experience that is kept and replayed: the data of DQN and SAC."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from rl_lightning.buffers import BufferRecipe, Replay
+from rl_lightning.data.envs import EnvData
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.random_actor import random_actor
+from rl_lightning.types import Block, Transitions
+
+MOST_PREFILL = 1000  # vector steps of one block that only collects
+
+
+class OnlineData(EnvData):
+    """Turns of collecting and replaying: `train_every` env steps, then as many updates as `update_ratio` asks for.
+
+    Args:
+        env: The environment and all that is wrapped around it.
+        num_envs: Training envs of one process.
+        batch_size: Rows of one update.
+        buffer: Where experience is kept, and how it is drawn.
+        learning_starts: Env steps with random actions before the first update.
+        train_every: Env steps between updates (rounded up to whole steps of the vector).
+        update_ratio: Updates per env step after the start; 1 is usual for SAC, higher learns more from less data.
+        vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
+    """
+
+    def __init__(
+        self,
+        env: EnvConfig,
+        num_envs: int = 1,
+        batch_size: int = 256,
+        buffer: BufferRecipe | None = None,
+        learning_starts: int = 1000,
+        train_every: int = 1,
+        update_ratio: float = 1.0,
+        vectorization: str = "sync",
+    ) -> None:
+        super().__init__(env, num_envs, vectorization)
+        for key, value in (("batch_size", batch_size), ("train_every", train_every), ("update_ratio", update_ratio)):
+            if value <= 0:
+                raise ConfigError(f"data.{key} is {value}; it must be positive")
+        self.batch_size = batch_size
+        self.recipe = buffer or Replay()
+        self.learning_starts = learning_starts
+        self.train_every = train_every
+        self.update_ratio = update_ratio
+        self.buffer = None
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if stage == "fit" and self.buffer is None:
+            self.buffer = self.recipe.build(self.spec, self.num_envs)
+            self.draw = self.generator("replay")
+            self.random_act = random_actor(self.spec)
+
+    def next_block(self) -> Block:
+        self.schedule.begin_block()
+        prefill = self.schedule.env_step < self.learning_starts
+        self.buffer.add(self.collect(self.random_act if prefill else self.agent.act, self._turn(prefill)))
+        updates = self._owed()
+        if not updates:
+            return Block(None, 0)
+        return Block(self.sample(updates), updates)
+
+    def _turn(self, prefill: bool) -> int:
+        """Vector steps of this turn: a whole prefill if possible, but never past the budget."""
+        wide = self.num_envs * self.spec.action_repeat * self.world_size
+        wanted = self.learning_starts - self.schedule.env_step if prefill else self.train_every
+        steps = math.ceil(min(wanted, self.schedule.env_steps_left()) / wide)
+        return max(1, min(steps, MOST_PREFILL) if prefill else steps)
+
+    def _owed(self) -> int:
+        """Updates due by now: floor(ratio * steps since the start), minus those done. No drift, also after a resume."""
+        if len(self.buffer) < max(self.num_envs * 2, 1):
+            return 0
+        due = math.floor(self.update_ratio * max(0, self.schedule.env_step - self.learning_starts))
+        return self.schedule.clip_updates(due - self.schedule.update)
+
+    def sample(self, updates: int) -> Transitions:
+        """One gather for the whole block, as [U, B, ...]."""
+        if hasattr(self.buffer, "progress"):
+            self.buffer.progress = self.schedule.progress
+        agent = self.agent
+        rows = self.buffer.sample(updates * self.batch_size, self.draw, agent.n_step, agent.gamma)
+        return Transitions(*(None if f is None else f.unflatten(0, (updates, self.batch_size)) for f in rows))
+
+    def feedback(self, block: Block, priorities: torch.Tensor) -> None:
+        self.buffer.set_priorities(block.batch.index, priorities)
+
+    def collect_metrics(self) -> dict[str, float]:
+        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.buffer))}

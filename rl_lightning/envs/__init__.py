@@ -1,0 +1,1 @@
+"""Environments: one contract over every suite. `make.py` alone builds them."""

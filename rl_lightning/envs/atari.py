@@ -1,0 +1,141 @@
+"""Atari: the exact wrapper path, and ALE's own vector env for speed. The only file that imports ale_py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ale_py
+import gymnasium
+import numpy as np
+from ale_py.vector_env import AtariVectorEnv
+from gymnasium.vector import AutoresetMode
+
+from rl_lightning.envs.registry import Env, gym_make, unknown_id
+from rl_lightning.envs.transforms import AtariPreset
+from rl_lightning.envs.vector import Array, Envs, Infos, Seeds, merge_episodes, spread_seeds
+from rl_lightning.errors import ConfigError
+from rl_lightning.types import EnvSpec
+
+gymnasium.register_envs(ale_py)
+
+
+def known_ids() -> list[str]:
+    return [name for name, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("ale_py.")]
+
+
+def build(env_id: str, kwargs: dict[str, Any], max_episode_steps: int | None, render_mode: str | None) -> Env:
+    return gym_make(env_id, kwargs, max_episode_steps, render_mode)
+
+
+def native_envs(
+    env_id: str,
+    kwargs: dict[str, Any],
+    preset: AtariPreset,
+    num_envs: int,
+    training: bool,
+    max_episode_steps: int | None,
+) -> NativeAtari:
+    """ALE's vector env set as `preset` says. Its state cannot be saved: a resumed run starts new episodes."""
+    if env_id not in gymnasium.registry:
+        raise unknown_id(env_id)
+    options = {**gymnasium.spec(env_id).kwargs, **preset.env_kwargs(env_id), **kwargs}
+    options.pop("frameskip", None)
+    unknown = set(options) - {
+        "game",
+        "repeat_action_probability",
+        "full_action_space",
+        "max_num_frames_per_episode",
+    }
+    if unknown:
+        raise ConfigError(
+            f"vectorization 'native' does not know the env arguments {sorted(unknown)}; use sync"
+        )
+    if max_episode_steps is not None:
+        options["max_num_frames_per_episode"] = max_episode_steps
+    return NativeAtari(env_id, preset, num_envs, training, options)
+
+
+class NativeAtari(Envs):
+    """`ale_py`'s AtariVectorEnv under the contract: raw returns of whole games, rewards clipped here.
+
+    Args:
+        env_id: name used in errors.
+        preset: how frames, skips, lives and rewards are treated.
+        num_envs: games played at once.
+        training: a lost life ends an episode (if the preset says so).
+        options: arguments of ALE (game, repeat_action_probability, ...).
+    """
+
+    def __init__(
+        self, env_id: str, preset: AtariPreset, num_envs: int, training: bool, options: dict[str, Any]
+    ) -> None:
+        if not preset.gray:
+            raise ConfigError("vectorization 'native' offers grey frames only; use sync for colours")
+        self.native = AtariVectorEnv(
+            num_envs=num_envs,
+            autoreset_mode=AutoresetMode.SAME_STEP,
+            img_height=preset.size,
+            img_width=preset.size,
+            stack_num=preset.frames,
+            frameskip=preset.skip,
+            noop_max=preset.noop_max,
+            life_loss_info=preset.life_loss and training,
+            use_fire_reset=preset.fire_reset,
+            reward_clipping=False,
+            **options,
+        )
+        self.num_envs = num_envs
+        self.metadata = {**self.native.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.single_observation_space = self.native.single_observation_space
+        self.single_action_space = self.native.single_action_space
+        self.observation_space, self.action_space = self.native.observation_space, self.native.action_space
+        self.clip_rewards, self.skip = preset.clip_rewards, preset.skip
+        self._returns = np.zeros(num_envs, np.float64)
+        self._lengths = np.zeros(num_envs, np.int64)
+        self._frames = np.zeros(num_envs, np.int64)
+        limit = options.get("max_num_frames_per_episode")
+        spec = EnvSpec(
+            env_id=env_id,
+            obs_shape=(preset.frames, preset.size, preset.size),
+            obs_dtype="uint8",
+            action_kind="discrete",
+            action_sizes=(int(self.native.single_action_space.n),),
+            frames=preset.frames,
+            action_repeat=preset.skip,
+            max_episode_steps=int(limit) if limit else None,
+        )
+        self._prepare(num_envs, spec)
+
+    def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Array, Infos]:
+        seeds = spread_seeds(seed, self.num_envs)
+        if seeds[0] is not None:
+            self.action_space.seed(seeds[0])
+        values = None if seeds[0] is None else np.array(seeds)
+        obs, infos = self.native.reset(seed=values, options=options)
+        self._returns[:], self._lengths[:] = 0.0, 0
+        self._frames[:] = infos["episode_frame_number"]
+        return obs, {}
+
+    def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
+        obs, rewards, terminated, truncated, found = self.native.step(actions.astype(np.int64))
+        self._returns += rewards
+        self._lengths += self.skip
+        infos: Infos = {}
+        if (terminated | truncated).any():
+            infos["final_obs"] = found["final_obs"]
+            # a lost life leaves the game's own frame count running
+            over = (terminated | truncated) & (found["episode_frame_number"] <= self._frames)
+            if over.any():
+                infos["episode"] = self._episodes(over)
+        self._frames[:] = found["episode_frame_number"]
+        self.steps += 1
+        rewards = np.sign(rewards) if self.clip_rewards else rewards
+        return obs, rewards.astype(np.float32), terminated, truncated, infos
+
+    def _episodes(self, over: Array) -> dict[str, Array]:
+        rows = [int(i) for i in np.flatnonzero(over)]
+        merged = merge_episodes(
+            [(i, {"return": self._returns[i], "length": self._lengths[i]}) for i in rows], self.num_envs
+        )
+        self._returns[over], self._lengths[over] = 0.0, 0
+        return merged

@@ -1,0 +1,150 @@
+"""The outermost wrapper of every single env: encodes spaces, records episodes, names errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from rl_lightning.envs.spaces import ActionEncoder, ObsEncoder
+from rl_lightning.errors import EnvError, RLError
+
+Step = tuple[NDArray[Any], float, bool, bool, dict[str, Any]]
+
+
+def chain(env: gymnasium.Env[Any, Any]) -> list[gymnasium.Env[Any, Any]]:
+    """The env's layers, outermost first."""
+    layers = [env]
+    while isinstance(env, gymnasium.Wrapper):
+        env = env.env
+        layers.append(env)
+    return layers
+
+
+class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Encoded observations and actions outside, the env's own inside; raw episode statistics at the end.
+
+    Layers below may report in `info`: `raw_reward` (before clipping), `env_steps` (inner steps of a repeated
+    action), `life_lost` (the end is one of a life only: the game and its record go on), `action_mask`.
+
+    Args:
+        env: the wrapped env.
+        env_id: name used in errors.
+        index: position among parallel envs, used in errors.
+        track: info keys averaged over an episode (keys with "success" in their name: true if ever true).
+        rescale_actions: map [-1, 1] onto finite action bounds.
+        clip_rewards: hand out the sign of the reward; the record keeps the raw one.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        env_id: str,
+        index: int = 0,
+        track: Sequence[str] = (),
+        rescale_actions: bool = True,
+        clip_rewards: bool = False,
+    ) -> None:
+        super().__init__(env)
+        channels_first = any(getattr(layer, "channels_first", False) for layer in chain(env))
+        self.encode = ObsEncoder(env.observation_space, channels_first)
+        self.codec = ActionEncoder(env.action_space, rescale_actions)
+        self.observation_space = self.encode.encoded
+        self.action_space = self.codec.encoded
+        self.env_id, self.index = env_id, index
+        self.track = tuple(track)
+        self.clip_rewards = clip_rewards
+        self.masked = False  # known after the first reset
+        self._mask_source = getattr(env.unwrapped, "action_masks", None)
+        self.total_steps = 0  # calls of step since this env was made
+        self.goes_on = False  # only a life ended: the next reset continues the game
+        self._clear()
+
+    def _clear(self) -> None:
+        self.episode_return = 0.0
+        self.length = 0
+        self.sums: dict[str, float] = {}
+        self.calls = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        if seed is not None:
+            self.action_space.seed(seed)
+        try:
+            obs, info = self.env.reset(seed=seed, options=options)
+        except RLError:
+            raise
+        except Exception as error:
+            raise self._failed("reset", error) from error
+        if seed is not None or not self.goes_on:
+            self._clear()
+        self.goes_on = False
+        if not self.codec.continuous:
+            self.masked = "action_mask" in info or self._mask_source is not None
+        row = self.encode(obs)
+        if row.shape != self.observation_space.shape:
+            raise EnvError(
+                f"{self.env_id} (env {self.index}): reset returned an observation of shape {row.shape}, "
+                f"its space says {self.observation_space.shape}"
+            )
+        return row, ({"action_mask": self._mask(info)} if self.masked else {})
+
+    def step(self, action: Any) -> Step:
+        """Play one encoded action."""
+        return self.play(self.codec.decode(action))
+
+    def play(self, action: Any) -> Step:
+        """Play one action of the env's own space."""
+        try:
+            obs, reward, terminated, truncated, info = self.env.step(action)
+        except RLError:
+            raise
+        except Exception as error:
+            raise self._failed(f"step {self.total_steps}", error) from error
+        self.total_steps += 1
+        self.calls += 1
+        reward = float(reward)
+        if info:
+            self.episode_return += info.get("raw_reward", reward)
+            self.length += info.get("env_steps", 1)
+            for key in self.track:
+                if key in info:
+                    self._note(key, float(info[key]))
+        else:
+            self.episode_return += reward
+            self.length += 1
+        if self.clip_rewards:
+            reward = float(np.sign(reward))
+        out: dict[str, Any] = {"action_mask": self._mask(info)} if self.masked else {}
+        if terminated or truncated:
+            self.goes_on = bool(info.get("life_lost", False))
+            if not self.goes_on:
+                out["episode"] = self._episode()
+        return self.encode(obs), reward, bool(terminated), bool(truncated), out
+
+    def _note(self, key: str, value: float) -> None:
+        total = self.sums.get(key, 0.0)
+        self.sums[key] = max(total, value) if "success" in key else total + value
+
+    def _episode(self) -> dict[str, float]:
+        means = {key: total if "success" in key else total / self.calls for key, total in self.sums.items()}
+        return {"return": self.episode_return, "length": self.length, **means}
+
+    def _mask(self, info: dict[str, Any]) -> NDArray[np.bool_]:
+        mask = info["action_mask"] if "action_mask" in info else self._mask_source()  # type: ignore[misc]
+        parts = mask if isinstance(mask, tuple | list) else [mask]
+        flat = np.concatenate([np.asarray(part).reshape(-1) for part in parts]).astype(np.bool_)
+        if flat.size != sum(self.codec.sizes):
+            raise EnvError(
+                f"{self.env_id} (env {self.index}): action mask of {flat.size} for {self.codec.sizes} actions"
+            )
+        return flat
+
+    def _failed(self, where: str, error: Exception) -> EnvError:
+        return EnvError(
+            f"{self.env_id} (env {self.index}) raised at {where}: {type(error).__name__}: {error}"
+        )

@@ -1,0 +1,138 @@
+"""Which suite an env id belongs to, imported only when the id calls for it."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+from typing import Any, NamedTuple
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec as GymSpec
+
+from rl_lightning.envs.gl import prepare_gl
+from rl_lightning.errors import ConfigError, RLError
+
+Env = gymnasium.Env[Any, Any]
+
+# Modules that an id such as `module:Env-v0` may import, and that env workers import too.
+ALLOWED_IMPORTS: set[str] = set()
+
+
+class Suite(NamedTuple):
+    extra: str  # of this package, for the pip line
+    pattern: str  # of its ids
+    module: str  # has build(env_id, kwargs, max_episode_steps, render_mode) and known_ids()
+
+
+_ROBOTICS = r"(PointMaze|AntMaze|AdroitHand|Fetch|Hand|Franka)\w*-v\d+$"
+SUITES = (
+    Suite("", r"rl/", "rl_lightning.envs.toys"),
+    Suite("dmc", r"dmc/", "rl_lightning.envs.dmc"),
+    Suite("minigrid", r"(MiniGrid|BabyAI)-", "rl_lightning.envs.minigrid"),
+    Suite("box2d", r"CarRacing-", "rl_lightning.envs.carracing"),
+    Suite("robotics", _ROBOTICS, "rl_lightning.envs.robotics"),
+    Suite("atari", r"ALE/|\w+(NoFrameskip|Deterministic|-ram)-v\d+$", "rl_lightning.envs.atari"),
+)
+
+
+def pip_line(extra: str) -> str:
+    return f"pip install 'rl-lightning[{extra}]'"
+
+
+def load_suite(suite: Suite, env_id: str) -> Any:
+    """The suite's module; what it lacks is told with the line that installs it."""
+    try:
+        return importlib.import_module(suite.module)
+    except ImportError as error:
+        raise ConfigError(f"{env_id} needs {error.name or error}: {pip_line(suite.extra)}") from error
+
+
+def build_base(
+    env_id: str, kwargs: dict[str, Any], max_episode_steps: int | None, render_mode: str | None
+) -> Env:
+    """The env of `env_id` with its time limit, before any wrapper of ours."""
+    check_prefix(env_id)
+    if render_mode is not None or kwargs.get("pixels"):
+        prepare_gl()
+    for suite in SUITES:
+        if re.match(suite.pattern, env_id):
+            module = load_suite(suite, env_id)
+            if env_id in module.known_ids():
+                env: Env = module.build(env_id, kwargs, max_episode_steps, render_mode)
+                return env
+    if ":" not in env_id and env_id not in gymnasium.registry:
+        raise unknown_id(env_id)
+    return gym_make(env_id, kwargs, max_episode_steps, render_mode)
+
+
+def check_prefix(env_id: str) -> None:
+    """`module:Env-v0` imports the module: allow that only where the user asked for it."""
+    module, colon, _ = env_id.partition(":")
+    if colon and not any(module == name or module.startswith(f"{name}.") for name in ALLOWED_IMPORTS):
+        raise ConfigError(
+            f"env id '{env_id}' would import the module '{module}'; allow it with --import {module}"
+        )
+
+
+def unknown_id(env_id: str) -> ConfigError:
+    near = nearest(env_id, all_ids())
+    hint = f"; did you mean '{near}'?" if near else ""
+    return ConfigError(f"unknown env id '{env_id}'{hint}")
+
+
+def all_ids() -> list[str]:
+    """Every id of Gymnasium and of each suite that is installed."""
+    ids = set(gymnasium.registry)
+    for suite in SUITES:
+        try:
+            ids.update(importlib.import_module(suite.module).known_ids())
+        except ImportError:
+            continue  # a suite that is not installed has no ids to offer
+    return sorted(ids)
+
+
+def nearest(env_id: str, ids: list[str]) -> str | None:
+    """The id meant most likely: the newest version of the same name, else the most similar spelling."""
+
+    def version(name: str) -> int:
+        return int(name.rpartition("-v")[2]) if re.search(r"-v\d+$", name) else 0
+
+    stem = re.sub(r"-v\d+$", "", env_id).lower()
+    same = [name for name in ids if re.sub(r"-v\d+$", "", name).lower() == stem]
+    tail = [name for name in ids if re.sub(r"-v\d+$", "", name).lower().rpartition("/")[2] == stem]
+    for found in (same, tail):
+        if found:
+            return max(found, key=version)
+    spelled = {name.lower(): name for name in ids}
+    close = difflib.get_close_matches(env_id.lower(), list(spelled), n=1, cutoff=0.5)
+    return spelled[close[0]] if close else None
+
+
+def gym_make(
+    env_id: str, kwargs: dict[str, Any], max_episode_steps: int | None = None, render_mode: str | None = None
+) -> Env:
+    """`gymnasium.make` without its checkers, and with errors that say what to do."""
+    if ":" in env_id:
+        module, _, env_id = env_id.partition(":")
+        importlib.import_module(module)
+    spec = gymnasium.registry.get(env_id)
+    if spec is None:
+        raise unknown_id(env_id)
+    lean = GymSpec(**{**_fields(spec), "order_enforce": False, "disable_env_checker": True})
+    options = {**kwargs, **({"render_mode": render_mode} if render_mode else {})}
+    try:
+        return gymnasium.make(lean, max_episode_steps=max_episode_steps, **options)
+    except RLError:
+        raise
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        extra = next((name for name in ("mujoco", "box2d", "atari") if name in str(spec.entry_point)), "all")
+        raise ConfigError(f"{env_id}: {error}. Install it with: {pip_line(extra)}") from error
+    except (TypeError, ValueError, gymnasium.error.Error) as error:
+        raise ConfigError(f"{env_id} cannot be made with {options}: {error}") from error
+
+
+def _fields(spec: GymSpec) -> dict[str, Any]:
+    names = ("id", "entry_point", "reward_threshold", "nondeterministic", "max_episode_steps")
+    more = ("additional_wrappers", "vector_entry_point")
+    return {name: getattr(spec, name) for name in (*names, *more)} | {"kwargs": dict(spec.kwargs)}

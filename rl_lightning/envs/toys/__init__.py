@@ -1,0 +1,31 @@
+"""Our own small envs, registered under `rl/`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from rl_lightning.envs.registry import Env, gym_make
+
+_ENTRY = "rl_lightning.envs.toys"
+_TOYS: dict[str, tuple[str, int | None]] = {  # id -> (class, time limit)
+    "rl/Catch-v0": ("catch:Catch", None),
+    "rl/Recall-v0": ("recall:Recall", None),
+    "rl/Masked-v0": ("masked:Masked", None),
+    "rl/Constant-v0": ("constant:Constant", 10),
+    "rl/Counter-v0": ("counter:Counter", 50),
+    "rl/FrozenLake2x2-v0": ("lake:FrozenLake2x2", 100),
+}
+
+for _id, (_class, _limit) in _TOYS.items():
+    if _id not in gymnasium.registry:
+        gymnasium.register(_id, entry_point=f"{_ENTRY}.{_class}", max_episode_steps=_limit)
+
+
+def known_ids() -> list[str]:
+    return list(_TOYS)
+
+
+def build(env_id: str, kwargs: dict[str, Any], max_episode_steps: int | None, render_mode: str | None) -> Env:
+    return gym_make(env_id, kwargs, max_episode_steps, render_mode)

@@ -1,0 +1,96 @@
+"""Env ids of every installed suite, read from their sources without importing them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rl_lightning.experiments.catalog import PACKAGE
+
+_EXTRAS = {"box2d": "box2d", "mujoco": "mujoco"}
+
+
+def environments() -> list[tuple[str, str, str]]:
+    """(id, suite, extra it needs), suite by suite."""
+    found = [(name, "ours", "-") for name in sorted(_toys())]
+    found += [(name, suite, _EXTRAS.get(suite, "-")) for name, suite in _gymnasium()]
+    found += [(name, "atari", "atari") for name in _atari()]
+    found += [(name, "minigrid", "minigrid") for name in _registered("minigrid")]
+    found += [(name, "robotics", "robotics") for name in _registered("gymnasium_robotics")]
+    found += [(name, "dm_control", "dmc") for name in _dm_control()]
+    return found
+
+
+def folder(package: str) -> Path | None:
+    """Where a top-level package lies, if it is installed."""
+    spec = importlib.util.find_spec(package)
+    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+
+
+def _toys() -> set[str]:
+    """Every `rl/...` literal below envs/toys."""
+    ids: set[str] = set()
+    for file in sorted((PACKAGE / "envs" / "toys").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                ids.update(re.findall(r"^rl/[\w-]+$", node.value))
+    return ids
+
+
+def _gymnasium() -> Iterator[tuple[str, str]]:
+    """The newest version of each of Gymnasium's own ids, and the folder its class lies in."""
+    root = folder("gymnasium")
+    if root is None:
+        return
+    newest: dict[str, tuple[int, str]] = {}
+    for call in _calls((root / "envs" / "__init__.py")):
+        words = {keyword.arg: keyword.value for keyword in call.keywords}
+        name, entry = _text(words.get("id")), _text(words.get("entry_point"))
+        if not name or "envs." not in entry or entry.startswith("gymnasium.envs.tabular"):
+            continue
+        stem, _, number = name.rpartition("-v")
+        if int(number) >= newest.get(stem, (-1, ""))[0]:
+            newest[stem] = (int(number), entry.split("envs.")[1].split(".")[0].split(":")[0])
+    for stem, (number, suite) in newest.items():
+        if suite not in ("phys2d", "tabular"):
+            yield f"{stem}-v{number}", suite
+
+
+def _atari() -> list[str]:
+    root = folder("ale_py")
+    roms = sorted((root / "roms").glob("*.bin")) if root else []
+    return [f"ALE/{''.join(word.capitalize() for word in rom.stem.split('_'))}-v5" for rom in roms]
+
+
+def _registered(package: str) -> list[str]:
+    """Ids in a package's `register(id=...)` calls; the variable part of an f-string is left out."""
+    root = folder(package)
+    names = (_text(k.value) for c in _calls(root / "__init__.py") for k in c.keywords if k.arg == "id") if root else ()
+    return sorted({name for name in names if name})
+
+
+def _dm_control() -> list[str]:
+    root = folder("dm_control")
+    ids = []
+    for file in sorted((root / "suite").glob("*.py")) if root else ():
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and any("SUITE.add" in ast.unparse(d) for d in node.decorator_list):
+                ids.append(f"dmc/{file.stem}-{node.name}")
+    return ids
+
+
+def _calls(file: Path) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "register":
+            yield node
+
+
+def _text(node: ast.expr | None) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) for part in node.values)
+    return ""

@@ -1,0 +1,48 @@
+"""Names that users type: which are allowed, and which right one is nearest to a wrong one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from rl_lightning.errors import ConfigError
+
+RUN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+
+
+def check_run_name(name: str) -> str:
+    """The name itself if a folder may be called so; refuses anything that could leave the log folder."""
+    if not isinstance(name, str) or not RUN_NAME.fullmatch(name):
+        shown = repr(name if len(str(name)) <= 40 else f"{str(name)[:40]}...")
+        raise ConfigError(
+            f"run name {shown} is not allowed: 1 to 64 of A-Z a-z 0-9 . _ - and no dot in front, e.g. --name lr1e-4"
+        )
+    return name
+
+
+def slug(text: str) -> str:
+    """A run name made from a config name or path: ppo/cartpole -> ppo-cartpole."""
+    text = re.sub(r"\.ya?ml$", "", text.replace("\\", "/"))
+    cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
+    return cleaned[-48:].lstrip("-.") or "run"
+
+
+def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:
+    """The choices that look most like `word`, best first; case does not matter."""
+    by_lower: dict[str, str] = {}
+    for choice in choices:
+        by_lower.setdefault(choice.lower(), choice)
+    word = word.lower()
+    close = difflib.get_close_matches(word, by_lower, n=count, cutoff=0.55)
+    inside = [name for name in by_lower if len(word) >= 3 and word in name and name not in close]
+    return [by_lower[name] for name in (close + sorted(inside, key=len))[:count]]
+
+
+def did_you_mean(word: str, choices: Iterable[str], count: int = 3) -> str:
+    """"; did you mean 'x' or 'y'?", or nothing when no choice is near."""
+    found = nearest(word, choices, count)
+    if not found:
+        return ""
+    quoted = [f"'{name}'" for name in found]
+    return "; did you mean " + " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted) + "?"

@@ -1,0 +1,225 @@
+"""Run folders: claimed once, described by run.json, found again by name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import subprocess
+import uuid
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.experiments.names import check_run_name, did_you_mean
+
+RECORD = "run.json"
+REDACTED = "<redacted>"
+_SECRET = re.compile(r"(?:^|_)(?:api_?key|key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
+_VERSIONS = ("rl-lightning", "torch", "lightning", "gymnasium", "numpy", "mujoco", "ale-py", "dm_control")
+
+
+def logs_root() -> Path:
+    """Where runs live: RL_LOGS, or lightning_logs below the current folder."""
+    return Path(os.environ.get("RL_LOGS") or "lightning_logs")
+
+
+class Run:
+    """One run's folder and its run.json. Every write replaces the whole file, so that a reader never sees half of it.
+
+    Args:
+        folder: The run's folder, already claimed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def config_file(self) -> Path:
+        return self.folder / "config.yaml"
+
+    def read(self) -> dict[str, Any]:
+        """The record; empty if there is none. A damaged one is reported, never guessed at."""
+        try:
+            record = json.loads((self.folder / RECORD).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (ValueError, OSError) as error:
+            raise ResumeError(f"{self.folder / RECORD}: cannot be read ({error})") from None
+        if not isinstance(record, dict):
+            raise ResumeError(f"{self.folder / RECORD}: holds no run record")
+        return record
+
+    def update(self, **fields: Any) -> None:
+        """Sets fields of the record."""
+        write_json(self.folder / RECORD, {**self.read(), **fields, "updated": now()})
+
+    def checkpoint(self, which: str = "best") -> Path:
+        """A checkpoint of this run: `best`, `last`, a file name in checkpoints/, or any path."""
+        folder = self.folder / "checkpoints"
+        names = {"best": ("best", "last"), "last": ("last",)}.get(which)
+        candidates = [folder / f"{stem}.ckpt" for stem in names] if names else [Path(which), folder / which]
+        for path in candidates:
+            if path.exists():
+                return path
+        there = sorted(path.name for path in folder.glob("*.ckpt")) if folder.is_dir() else []
+        listing = f"it has {', '.join(there)}" if there else "it has none yet"
+        raise ResumeError(f"run '{self.name}' has no checkpoint '{which}' ({listing})")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes beside the target, then renames over it."""
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=2, default=str)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def claim(name: str | None, stem: str) -> Run:
+    """Makes the folder of a new run: the given name, or the first free `stem-1`, `stem-2`, ...
+
+    mkdir decides between two processes that want one name; the loser of a fresh name takes the next number.
+    """
+    root = logs_root()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if name is not None:
+            folder = root / check_run_name(name)
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                raise ConfigError(
+                    f"run name '{name}' is in use ({folder}). Continue it with: rl resume {name}\n"
+                    "or choose another --name, or leave it out for a fresh one"
+                ) from None
+            return Run(folder)
+        number = _last_number(root, stem) + 1
+        while True:
+            try:
+                (root / check_run_name(f"{stem}-{number}")).mkdir()
+                return Run(root / f"{stem}-{number}")
+            except FileExistsError:
+                number += 1
+    except OSError as error:
+        raise ConfigError(f"cannot make a run folder below {root}: {error.strerror or error}") from None
+
+
+def fresh_name(stem: str) -> str:
+    """A name no run and no group of seeds uses yet; claiming it is up to the caller."""
+    return f"{stem}-{_last_number(logs_root(), stem) + 1}"
+
+
+def _last_number(root: Path, stem: str) -> int:
+    pattern = re.compile(re.escape(stem) + r"-(\d{1,9})(?:-s\d+)?")
+    if not root.is_dir():
+        return 0
+    return max((int(m.group(1)) for p in root.iterdir() if (m := pattern.fullmatch(p.name))), default=0)
+
+
+def resolve(run: str) -> Run:
+    """A run by name or by path."""
+    if "\0" in run or not run:
+        raise ConfigError(f"{run!r} is no run: give a name or a folder; see them with: rl list")
+    for folder in (logs_root() / run, Path(run)):
+        if folder.is_dir() and ((folder / RECORD).exists() or (folder / "config.yaml").exists()):
+            return Run(folder)
+    names = [folder.name for folder in folders()]
+    hint = did_you_mean(run, names) or "; see them with: rl list"
+    raise ConfigError(f"no run '{run}' below {logs_root()}{hint}")
+
+
+def resolve_group(name: str) -> list[Run]:
+    """A run, or all runs of a group of seeds."""
+    members = [Run(folder) for folder in folders()]
+    members = [run for run in members if run.read().get("group") == name]
+    return sorted(members, key=lambda run: run.name) or [resolve(name)]
+
+
+def folders() -> list[Path]:
+    """Every run folder, oldest first."""
+    root = logs_root()
+    found = [p for p in root.iterdir() if (p / RECORD).is_file()] if root.is_dir() else []
+    return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
+
+
+def new_record(config: dict[str, Any], group: str | None, command: list[str], threads: int | None) -> dict[str, Any]:
+    """What is known of a run when it starts."""
+    model, data = config.get("model") or {}, config.get("data") or {}
+    environment = (data.get("init_args") or {}).get("env") or {}
+    run = config.get("run") or {}
+    return {
+        "id": uuid.uuid4().hex[:12],
+        "algorithm": str(model.get("class_path", "")).rpartition(".")[2],
+        "env": environment.get("id") if isinstance(environment, dict) else environment,
+        "seed": config.get("seed_everything"),
+        "group": group,
+        "tags": run.get("tags") or [],
+        "status": "started",
+        "created": now(),
+        "command": command,
+        "config_hash": digest(redact(config)),
+        "threads": threads,
+        "versions": versions(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "git": git_state(),
+        "env_step": 0,
+        "update": 0,
+        "best": None,
+        "last10": None,
+    }
+
+
+def redact(value: Any, key: str = "") -> Any:
+    """A copy in which strings below keys that look like secrets are blanked."""
+    if isinstance(value, dict):
+        return {name: redact(item, str(name)) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact(item, key) for item in value]
+    return REDACTED if isinstance(value, str) and value and _SECRET.search(key) else value
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for package in _VERSIONS:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_state() -> dict[str, str] | None:
+    """Commit, and a hash of what is changed since, of the checkout the code runs from; None outside one."""
+    here = Path(__file__).resolve().parent.parent.parent
+
+    def ask(*words: str) -> bytes | None:
+        try:
+            answer = subprocess.run(["git", "-C", str(here), *words], capture_output=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return answer.stdout if answer.returncode == 0 else None
+
+    commit = ask("rev-parse", "HEAD") if (here / ".git").exists() else None
+    if commit is None:
+        return None
+    changes = ask("diff", "HEAD") or b""
+    return {"commit": commit.decode().strip(), "diff": hashlib.sha256(changes).hexdigest()[:16] if changes else ""}

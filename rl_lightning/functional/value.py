@@ -1,0 +1,57 @@
+"""Targets and losses of value functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rl_lightning.functional.policy import mask_logits
+
+
+def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, discount: Tensor | float) -> Tensor:
+    """r + discount * V(next), without the second term where the episode terminated (not where it was cut)."""
+    assert reward.shape == next_value.shape == terminated.shape, (reward.shape, next_value.shape)
+    return reward + discount * (1.0 - terminated.to(reward.dtype)) * next_value
+
+
+def max_q_value(q_next: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Value of the best legal action.  [..., A] -> [...]"""
+    return mask_logits(q_next, mask).amax(-1)
+
+
+def double_q_value(q_online_next: Tensor, q_slow_next: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The slow network's value of the online network's best legal action.  [..., A], [..., A] -> [...]"""
+    assert q_online_next.shape == q_slow_next.shape, (q_online_next.shape, q_slow_next.shape)
+    best = mask_logits(q_online_next, mask).argmax(-1, keepdim=True)
+    return q_slow_next.gather(-1, best).squeeze(-1)
+
+
+def huber(error: Tensor, delta: float = 1.0) -> Tensor:
+    """Half the square up to delta, linear beyond; per element, so that rows can be weighted."""
+    size = error.abs()
+    return torch.where(size <= delta, 0.5 * error.square(), delta * (size - 0.5 * delta))
+
+
+def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None) -> Tensor:
+    """Half the mean squared error, or half the mean of the larger of it and that of the clipped value."""
+    assert value.shape == old_value.shape == target.shape, (value.shape, old_value.shape, target.shape)
+    error = (value - target).square()
+    if clip is not None:
+        near = old_value + (value - old_value).clamp(-clip, clip)
+        error = torch.maximum(error, (near - target).square())
+    return 0.5 * error.mean()
+
+
+def explained_variance(value: Tensor, target: Tensor) -> Tensor:
+    """Share of the targets' variance that the values explain: 1 is perfect, 0 no better than a constant."""
+    variance = target.var(correction=0)
+    share = 1.0 - (target - value).var(correction=0) / variance
+    return torch.where(variance > 0, share, torch.full_like(share, float("nan")))
+
+
+@torch.no_grad()
+def polyak_(slow_params: Sequence[Tensor], params: Sequence[Tensor], rate: float) -> None:
+    """slow += rate * (fast - slow), in place; rate 1 is a copy."""
+    torch._foreach_lerp_(list(slow_params), list(params), rate)

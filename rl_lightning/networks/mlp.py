@@ -1,0 +1,73 @@
+"""Fully connected networks."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from rl_lightning.networks.base import FeedForward, Network, as_float
+from rl_lightning.networks.init import INITS, check_choice, check_sizes, initialise, make_activation
+
+
+def linear_stack(in_dim: int, hidden: list[int], activation: str, layer_norm: bool) -> nn.Sequential:
+    """Linear, (norm,) activation for each hidden size."""
+    layers: list[nn.Module] = []
+    for size in hidden:
+        layers.append(nn.Linear(in_dim, size))
+        if layer_norm:
+            layers.append(nn.LayerNorm(size))
+        layers.append(make_activation(activation))
+        in_dim = size
+    return nn.Sequential(*layers)
+
+
+class MLPNet(FeedForward):
+    """Observations of any shape, flattened, through hidden layers."""
+
+    def __init__(
+        self,
+        obs_shape: tuple[int, ...],
+        hidden: list[int],
+        activation: str = "tanh",
+        layer_norm: bool = False,
+        init: str = "orthogonal",
+    ) -> None:
+        super().__init__()
+        self.obs_dims = len(obs_shape)
+        in_dim = math.prod(obs_shape)
+        self.layers = initialise(linear_stack(in_dim, hidden, activation, layer_norm), init)
+        self.out_dim = hidden[-1] if hidden else in_dim
+
+    def forward(self, obs: Tensor) -> Tensor:  # [..., *O] -> [..., F]
+        obs = as_float(obs)
+        if self.obs_dims != 1:
+            obs = obs.reshape(*obs.shape[: obs.ndim - self.obs_dims], -1)
+        return self.layers(obs)
+
+
+class MLP(Network):
+    """Fully connected layers.
+
+    Args:
+        hidden: Width of each layer; the last is the number of features.
+        activation: Non-linearity after each layer (tanh, relu, silu, elu, gelu, ...).
+        layer_norm: Normalise each layer's output before its activation.
+        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
+    """
+
+    def __init__(
+        self,
+        hidden: list[int] = [64, 64],  # noqa: B006  (copied, never mutated; None would hide the default in --help)
+        activation: str = "tanh",
+        layer_norm: bool = False,
+        init: str = "orthogonal",
+    ) -> None:
+        self.hidden = check_sizes("hidden", hidden)
+        make_activation(activation)
+        self.activation = activation
+        self.layer_norm = layer_norm
+        self.init = check_choice("init", init, INITS)
+
+    def build(self, obs_shape: tuple[int, ...]) -> MLPNet:
+        return MLPNet(obs_shape, self.hidden, self.activation, self.layer_norm, self.init)

@@ -1,0 +1,125 @@
+"""Recipes of optimizers. `build` chooses the fused kernel where torch has one for the parameters' device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from rl_lightning.errors import ConfigError
+
+FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")
+
+
+def _can_fuse(params: list[nn.Parameter]) -> bool:
+    return all(p.device.type in FUSED_DEVICES and p.is_floating_point() for p in params)
+
+
+def _check(betas: tuple[float, float] = (0.0, 0.0), eps: float = 1.0, weight_decay: float = 0.0) -> None:
+    if not all(0.0 <= beta < 1.0 for beta in betas):
+        raise ConfigError(f"betas must lie in [0, 1), not {betas}.")
+    if eps <= 0.0 or weight_decay < 0.0:
+        raise ConfigError(f"eps must be above 0 and weight_decay not negative, not {eps} and {weight_decay}.")
+
+
+class OptimizerRecipe(ABC):
+    """Recipe of an optimizer."""
+
+    @abstractmethod
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        """An optimizer of these parameters, which already live on their device."""
+
+
+class Adam(OptimizerRecipe):
+    """Adam.
+
+    Args:
+        betas: Decay of the running mean and of the running square of the gradient.
+        eps: Added to the denominator.
+        weight_decay: L2 penalty added to the gradient.
+    """
+
+    def __init__(
+        self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0
+    ) -> None:
+        _check(betas, eps, weight_decay)
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        params = list(params)
+        return torch.optim.Adam(
+            params, lr, self.betas, self.eps, self.weight_decay, fused=_can_fuse(params) or None
+        )
+
+
+class AdamW(OptimizerRecipe):
+    """Adam with decoupled weight decay.
+
+    Args:
+        betas: Decay of the running mean and of the running square of the gradient.
+        eps: Added to the denominator.
+        weight_decay: Share of each weight taken away per unit of learning rate.
+    """
+
+    def __init__(
+        self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01
+    ) -> None:
+        _check(betas, eps, weight_decay)
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        params = list(params)
+        return torch.optim.AdamW(
+            params, lr, self.betas, self.eps, self.weight_decay, fused=_can_fuse(params) or None
+        )
+
+
+class RMSprop(OptimizerRecipe):
+    """RMSprop.
+
+    Args:
+        alpha: Decay of the running square of the gradient.
+        eps: Added to the denominator.
+        momentum: Decay of the running step; 0 is none.
+        weight_decay: L2 penalty added to the gradient.
+    """
+
+    def __init__(
+        self, alpha: float = 0.99, eps: float = 1e-8, momentum: float = 0.0, weight_decay: float = 0.0
+    ) -> None:
+        _check((alpha, 0.0), eps, weight_decay)
+        self.alpha, self.eps, self.momentum, self.weight_decay = alpha, eps, momentum, weight_decay
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        return torch.optim.RMSprop(
+            list(params), lr, self.alpha, self.eps, self.weight_decay, self.momentum, foreach=True
+        )
+
+
+class SGD(OptimizerRecipe):
+    """Stochastic gradient descent.
+
+    Args:
+        momentum: Decay of the running step; 0 is none.
+        nesterov: Look ahead along the running step.
+        weight_decay: L2 penalty added to the gradient.
+    """
+
+    def __init__(self, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:
+        _check(weight_decay=weight_decay)
+        if nesterov and momentum <= 0.0:
+            raise ConfigError("nesterov needs a momentum above 0.")
+        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        params = list(params)
+        return torch.optim.SGD(
+            params,
+            lr,
+            self.momentum,
+            weight_decay=self.weight_decay,
+            nesterov=self.nesterov,
+            fused=_can_fuse(params) or None,
+        )

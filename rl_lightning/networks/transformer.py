@@ -1,0 +1,123 @@
+"""Attention over the last few observations of an episode."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.networks.base import FeedForward, Network, Torso
+from rl_lightning.networks.init import orthogonal_
+from rl_lightning.networks.mlp import MLP
+from rl_lightning.networks.rnn import build_encoder
+from rl_lightning.types import Carry
+
+
+class WindowBlock(nn.Module):
+    """Pre-norm attention of the newest token over its window, then a position-wise layer."""
+
+    def __init__(self, dim: int, heads: int, window: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query_norm, self.key_norm, self.mix_norm = (nn.LayerNorm(dim) for _ in range(3))
+        self.query = nn.Linear(dim, dim)
+        self.key_value = nn.Linear(dim, 2 * dim)
+        self.out = nn.Linear(dim, dim)
+        self.age_bias = nn.Parameter(torch.zeros(heads, window))  # how much an age is listened to
+        self.age_key = nn.Parameter(0.02 * torch.randn(heads, dim // heads, window))  # ... by content
+        self.mix = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+
+    def forward(self, token: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
+        """token [T, B, D], memory [W-1+T, B, D], visible [T, B, W] -> [T, B, D]"""
+        steps, rows, dim = token.shape
+        window, width = visible.shape[-1], dim // self.heads
+        query = self.query(self.query_norm(token)).view(steps, rows, self.heads, 1, width)
+        key, value = self.key_value(self.key_norm(memory)).chunk(2, -1)
+        # each step sees W rows of the memory: views, not copies  [T, B, heads, D/heads, W]
+        key = key.unfold(0, window, 1).view(steps, rows, self.heads, width, window)
+        value = value.unfold(0, window, 1).view(steps, rows, self.heads, width, window)
+        scores = (query @ (key + self.age_key)).squeeze(-2) * width**-0.5 + self.age_bias
+        weights = scores.masked_fill(~visible.unsqueeze(2), float("-inf")).softmax(-1)  # [T, B, heads, W]
+        read = (value @ weights.unsqueeze(-1)).reshape(steps, rows, dim)
+        token = token + self.out(read)
+        return token + self.mix(self.mix_norm(token))
+
+
+class WindowTransformerNet(Torso):
+    """Each layer refines the newest token by attending to the encoded observations of its window.
+
+    Keys and values are made from the encodings alone, not from earlier tokens' outputs: a feature depends on
+    exactly the last W observations, a step costs W rows instead of a whole pass, and unrolling T steps
+    gives the same numbers as stepping T times.
+
+    The carry is one tensor [B, W-1, D+1]: the previous encodings, oldest first, and a column that is 1 where
+    there was one. All zeros is the start of an episode.
+    """
+
+    def __init__(self, encoder: FeedForward, dim: int, heads: int, layers: int, window: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.embed = nn.Linear(encoder.out_dim, dim)
+        self.blocks = nn.ModuleList(WindowBlock(dim, heads, window) for _ in range(layers))
+        self.norm = nn.LayerNorm(dim)
+        self.window = window
+        self.out_dim = dim
+        orthogonal_(self.embed, 1.0)
+
+    def initial_carry(self, batch: int) -> Carry:
+        return (self.embed.weight.new_zeros(batch, self.window - 1, self.out_dim + 1),)
+
+    def step(self, obs: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        no_start = torch.zeros(1, len(obs), dtype=torch.bool, device=obs.device)
+        features, carry = self.unroll(obs.unsqueeze(0), carry, no_start)
+        return features.squeeze(0), carry
+
+    def unroll(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Carry]:
+        encoded = self.embed(self.encoder(obs))  # [T, B, D]
+        past = carry[0].transpose(0, 1)  # [W-1, B, D+1]
+        memory = torch.cat((past[..., :-1], encoded))
+        # number of the episode that each row of the memory belongs to; -1 where there is none
+        episode = is_first.long().cumsum(0)
+        before = torch.where(past[..., -1] > 0, 0, -1)
+        owner = torch.cat((before, episode))  # [W-1+T, B]
+        visible = owner.unfold(0, self.window, 1) == episode.unsqueeze(-1)  # [T, B, W]
+        token = encoded
+        for block in self.blocks:
+            token = block(token, memory, visible)
+        return self.norm(token), (self._next_carry(memory, owner, episode[-1]),)
+
+    def _next_carry(self, memory: Tensor, owner: Tensor, current: Tensor) -> Tensor:
+        keep = self.window - 1
+        valid = (owner[-keep:] == current).to(memory.dtype).unsqueeze(-1)
+        return torch.cat((memory[-keep:] * valid, valid), -1).transpose(0, 1)
+
+
+class WindowTransformer(Network):
+    """Attention over the last observations of the episode.
+
+    Args:
+        window: Number of observations seen, the newest included.
+        dim: Width of the tokens, which is also the number of features.
+        heads: Attention heads; must divide dim.
+        layers: Attention layers.
+        before: Network that encodes each observation first (MLP, CNN); one tanh layer of 64 when left out.
+    """
+
+    def __init__(
+        self, window: int = 16, dim: int = 64, heads: int = 4, layers: int = 2, before: Network | None = None
+    ) -> None:
+        if window < 2:
+            raise ConfigError(f"window must be at least 2, not {window}; MLP sees one observation.")
+        if min(dim, heads, layers) < 1 or dim % heads:
+            raise ConfigError(
+                f"dim, heads and layers must be positive and heads must divide dim: {dim}, {heads}."
+            )
+        self.window = window
+        self.dim = dim
+        self.heads = heads
+        self.layers = layers
+        self.before = before
+
+    def build(self, obs_shape: tuple[int, ...]) -> WindowTransformerNet:
+        encoder = build_encoder(self.before, MLP([64]), obs_shape)
+        return WindowTransformerNet(encoder, self.dim, self.heads, self.layers, self.window)

@@ -1,0 +1,95 @@
+"""Moving an actor through a vector of envs: arrays of what happened, and the episodes that ended."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_lightning.types import Carry, EnvSpec, EpisodeStats, Steps
+
+
+class Act(Protocol):
+    """How an agent chooses: greedily if `explore` is None, else drawing from the generator."""
+
+    def __call__(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]: ...
+
+
+def action_array(spec: EnvSpec, steps: int, num_envs: int) -> np.ndarray:
+    dtype = np.float32 if spec.action_kind == "continuous" else np.int64
+    return np.empty((steps, num_envs, *spec.action_shape), dtype)
+
+
+class Collector:
+    """Keeps the place of N envs between calls: observation, recurrent state, legal actions.
+
+    Args:
+        envs: Vector env of envs/make.py.
+        seed: Seeds env i with seed + i at the first reset.
+    """
+
+    def __init__(self, envs: Any, seed: int) -> None:
+        self.envs = envs
+        self.spec: EnvSpec = envs.env_spec
+        self.num_envs: int = envs.num_envs
+        self.carry: Carry = ()
+        self.episodes: list[EpisodeStats] = []  # ended since the last drain()
+        obs, infos = envs.reset(seed=seed)
+        self.obs: np.ndarray = obs.copy()
+        self.is_first = np.ones(self.num_envs, bool)
+        self.mask: np.ndarray | None = infos["action_mask"].copy() if self.spec.action_mask else None
+
+    def collect(self, act: Act, steps: int, explore: torch.Generator | None) -> Steps:
+        """`steps` steps of every env. The recurrent state of an env is zeroed where an episode begins."""
+        n, spec, step_envs = self.num_envs, self.spec, self.envs.step
+        obs = np.empty((steps, n, *spec.obs_shape), spec.obs_dtype)
+        action = action_array(spec, steps, n)
+        reward = np.empty((steps, n), np.float32)
+        terminated, truncated, is_first = (np.empty((steps, n), bool) for _ in range(3))
+        mask = None if self.mask is None else np.empty((steps, n, spec.action_dim), bool)
+        ends: list[tuple[int, int, np.ndarray]] = []
+        current, first = self.obs, self.is_first
+        with torch.no_grad():
+            for t in range(steps):
+                obs[t], is_first[t] = current, first
+                if mask is not None:
+                    mask[t] = self.mask
+                if self.carry and first.any():
+                    self.carry = zero_rows(self.carry, first)
+                legal = None if mask is None else torch.from_numpy(mask[t])
+                chosen, self.carry = act(torch.from_numpy(obs[t]), self.carry, explore, legal)
+                action[t] = chosen.numpy() if chosen.device.type == "cpu" else chosen.cpu().numpy()
+                current, reward[t], terminated[t], truncated[t], infos = step_envs(action[t])
+                first = terminated[t] | truncated[t]
+                if self.mask is not None:
+                    self.mask = infos["action_mask"]
+                if "final_obs" in infos:
+                    self._finish(t, first, infos, ends)
+        self.obs, self.is_first = current.copy(), first.copy()
+        if self.mask is not None:
+            self.mask = self.mask.copy()
+        return Steps(obs, action, reward, terminated, truncated, is_first, self.obs, ends, mask, self.mask)
+
+    def _finish(self, t: int, done: np.ndarray, infos: dict[str, Any], ends: list[tuple[int, int, np.ndarray]]) -> None:
+        for n in np.flatnonzero(done):
+            ends.append((t, int(n), infos["final_obs"][n].copy()))
+            self.episodes.append(episode_stats(infos["episode"], int(n)))
+
+    def drain(self) -> list[EpisodeStats]:
+        episodes, self.episodes = self.episodes, []
+        return episodes
+
+
+def zero_rows(carry: Carry, rows: np.ndarray) -> Carry:
+    """The carry with the given rows set to zero, as at the start of an episode."""
+    keep = torch.from_numpy(~rows)
+    return tuple(c * keep.to(c.device, c.dtype).reshape(-1, *[1] * (c.dim() - 1)) for c in carry)
+
+
+def episode_stats(record: dict[str, np.ndarray], n: int, seed: int | None = None) -> EpisodeStats:
+    extra = {key: float(value[n]) for key, value in record.items() if key not in ("return", "length")}
+    return EpisodeStats(float(record["return"][n]), int(record["length"][n]), seed, extra)

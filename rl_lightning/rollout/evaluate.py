@@ -1,0 +1,63 @@
+"""Playing n episodes with a fixed agent, without touching anything that trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_lightning.functional.scores import iqm
+from rl_lightning.rollout.collect import Act, episode_stats, zero_rows
+from rl_lightning.types import Carry, EpisodeStats
+
+
+def evaluate(
+    act: Act,
+    initial_carry: Callable[[int], Carry],
+    envs: Any,
+    episodes: int,
+    seed: int,
+    explore: torch.Generator | None = None,
+) -> list[EpisodeStats]:
+    """Plays `episodes` episodes on a vector of envs that was reset with `seed`.
+
+    Every env plays a quota fixed beforehand: taking the first episodes to finish would favour short ones.
+    """
+    num = envs.num_envs
+    quota = np.array([len(range(i, episodes, num)) for i in range(num)])
+    played: list[list[EpisodeStats]] = [[] for _ in range(num)]
+    obs, infos = envs.reset(seed=seed)
+    carry = initial_carry(num)
+    with torch.no_grad():
+        while any(len(done) < want for done, want in zip(played, quota, strict=True)):
+            mask = torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
+            action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
+            obs, _, terminated, truncated, infos = envs.step(action.cpu().numpy())
+            ended = terminated | truncated
+            if ended.any():
+                carry = zero_rows(carry, ended)
+                for n in np.flatnonzero(ended):
+                    if len(played[n]) < quota[n]:
+                        played[n].append(episode_stats(infos["episode"], int(n), seed + int(n)))
+    rounds = range(int(quota.max()))
+    return [played[n][k] for k in rounds for n in range(num) if k < len(played[n])]
+
+
+def summarize(episodes: Sequence[EpisodeStats]) -> dict[str, float]:
+    """What an evaluation says, under the names it is logged by."""
+    returns = np.array([episode.episode_return for episode in episodes])
+    lengths = np.array([episode.length for episode in episodes])
+    summary = {
+        "eval/return": float(returns.mean()),
+        "eval/return_std": float(returns.std()),
+        "eval/return_min": float(returns.min()),
+        "eval/return_max": float(returns.max()),
+        "eval/return_iqm": float(iqm(returns)),
+        "eval/length": float(lengths.mean()),
+        "eval/episodes": float(len(episodes)),
+    }
+    for key in episodes[0].extra:
+        summary[f"eval/{key}"] = float(np.mean([episode.extra[key] for episode in episodes]))
+    return summary

@@ -1,0 +1,29 @@
+"""An actor that chooses uniformly among the legal actions: prefill, baseline, and the lower bar of every table."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rl_lightning.rollout.collect import Act
+from rl_lightning.types import Carry, EnvSpec
+
+
+def random_actor(spec: EnvSpec) -> Act:
+    """Ignores what it sees. Draws from `explore`, and from a fixed generator where it is None."""
+    fallback = torch.Generator().manual_seed(0)
+
+    def act(
+        obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        generator, n = explore or fallback, len(obs)
+        if spec.action_kind == "continuous":
+            return torch.rand((n, *spec.action_shape), generator=generator).mul_(2).sub_(1), carry
+        if mask is None and spec.action_kind == "discrete":
+            return torch.randint(spec.action_sizes[0], (n,), generator=generator), carry
+        legal = torch.ones(n, spec.action_dim) if mask is None else mask.float()
+        columns = [torch.multinomial(part, 1, generator=generator) for part in legal.split(spec.action_sizes, 1)]
+        action = torch.cat(columns, 1)
+        return (action if spec.action_kind == "multi_discrete" else action[:, 0]), carry
+
+    return act

@@ -1,0 +1,122 @@
+"""The clocks of a run, its budgets and cadences: a plain object that the DataModule owns, asks and saves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from rl_lightning.errors import ConfigError
+
+
+@dataclass
+class RunConfig:
+    """Budgets and cadences, the same for every algorithm. Whichever budget is reached first ends the run.
+
+    Cadences (`eval_every`, `save_every`, `keep_every`) count env steps, or updates where a stage has no env.
+
+    Args:
+        name: Folder of the run below lightning_logs; by default the config's name and a number.
+        tags: Words to find the run by.
+        env_steps: Budget of environment steps, over all envs and ranks, action repeat counted.
+        updates: Budget of updates (one round of the update rule).
+        eval_every: Evaluate each time the clock passes a multiple of this; never if null.
+        eval_episodes: Episodes of one evaluation.
+        save_every: Save a checkpoint each time the clock passes a multiple of this; at evaluations only if null.
+        save_minutes: Also save when this many minutes have passed since the last save.
+        keep_every: Keep a numbered milestone each time the clock passes a multiple of this.
+        max_time: Wall-clock budget in hours, or as "HH:MM:SS".
+    """
+
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
+    env_steps: int | None = None
+    updates: int | None = None
+    eval_every: int | None = None
+    eval_episodes: int = 10
+    save_every: int | None = None
+    save_minutes: float | None = 10.0
+    keep_every: int | None = None
+    max_time: float | str | None = None
+
+    def __post_init__(self) -> None:
+        for key in ("env_steps", "updates", "eval_every", "eval_episodes", "save_every", "save_minutes", "keep_every"):
+            value = getattr(self, key)
+            if value is not None and value <= 0:
+                raise ConfigError(f"run.{key} is {value}; it must be positive, or null for none")
+        self.max_seconds()
+
+    def max_seconds(self) -> float:
+        """The wall-clock budget in seconds, infinite if there is none."""
+        if self.max_time is None:
+            return math.inf
+        try:
+            if isinstance(self.max_time, str) and ":" in self.max_time:
+                hours, minutes, seconds = (float(part) for part in self.max_time.split(":"))
+                return hours * 3600 + minutes * 60 + seconds
+            return float(self.max_time) * 3600
+        except ValueError:
+            raise ConfigError(f"run.max_time is {self.max_time!r}; write hours (1.5) or HH:MM:SS (01:30:00)") from None
+
+
+def crossed(before: int, after: int, every: int | None) -> bool:
+    """True if a multiple of `every` lies in (before, after]: a clock that moves in strides cannot jump over it."""
+    return bool(every) and after // every > before // every  # type: ignore[operator]
+
+
+class Schedule:
+    """The two clocks, how far the run is, and what is due.
+
+    Args:
+        run: Budgets and cadences.
+        clock: The public x-axis, "env_step", or "update" for stages without an env.
+    """
+
+    def __init__(self, run: RunConfig | None = None, clock: str = "env_step") -> None:
+        assert clock in ("env_step", "update"), clock
+        self.run = run or RunConfig()
+        self.clock = clock
+        self.env_step = 0
+        self.update = 0
+        self.progress = 0.0  # share of the budget that was spent when the current block began
+
+    @property
+    def now(self) -> int:
+        return self.env_step if self.clock == "env_step" else self.update
+
+    @property
+    def fraction(self) -> float:
+        """Share of the budget spent so far, in [0, 1]; 0 without a budget."""
+        shares = [0.0]
+        if self.run.env_steps:
+            shares.append(self.env_step / self.run.env_steps)
+        if self.run.updates:
+            shares.append(self.update / self.run.updates)
+        return min(1.0, max(shares))
+
+    @property
+    def finished(self) -> bool:
+        return self.fraction >= 1.0
+
+    def begin_block(self) -> None:
+        """Freeze `progress`, so that schedules see the share before this block's steps (the first lr is the full lr)."""
+        self.progress = self.fraction
+
+    def env_steps_left(self) -> int:
+        return max(0, self.run.env_steps - self.env_step) if self.run.env_steps else 2**62
+
+    def clip_updates(self, updates: int) -> int:
+        """At most `updates`, and not past the budget or, where updates are the clock, the next cadence point."""
+        if self.run.updates:
+            updates = min(updates, self.run.updates - self.update)
+        if self.clock == "update":
+            for every in (self.run.eval_every, self.run.save_every, self.run.keep_every):
+                if every:
+                    updates = min(updates, every - self.update % every)
+        return max(0, updates)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"env_step": self.env_step, "update": self.update, "progress": self.progress}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.env_step, self.update, self.progress = state["env_step"], state["update"], state["progress"]

@@ -1,0 +1,55 @@
+"""Filming an episode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_lightning.rollout.collect import zero_rows
+
+
+def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tuple[list[np.ndarray], int]:
+    """Frames [H, W, 3] of one episode of a vector of one env that renders, and its frames per second."""
+    frames: list[np.ndarray] = []
+
+    def film(obs: torch.Tensor, carry: Any, explore: Any, mask: Any = None) -> Any:
+        if len(frames) < max_steps:
+            frames.append(np.asarray(env.render()[0], np.uint8))
+        return agent._act_on_device(obs, carry, explore, mask)
+
+    training = agent.training
+    agent.eval()
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            _one_episode(film, agent.initial_carry(1), env, seed, max_steps)
+    finally:
+        agent.train(training)
+    return frames, int(env.metadata.get("render_fps") or 30)
+
+
+def _one_episode(act: Any, carry: Any, env: Any, seed: int, max_steps: int) -> None:
+    obs, infos = env.reset(seed=seed)
+    explore = torch.Generator().manual_seed(seed)
+    for _ in range(max_steps):
+        mask = torch.from_numpy(infos["action_mask"].copy()) if env.env_spec.action_mask else None
+        action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
+        obs, _, terminated, truncated, infos = env.step(action.cpu().numpy())
+        if terminated[0] or truncated[0]:
+            return
+        carry = zero_rows(carry, terminated | truncated)
+
+
+def write_video(frames: list[np.ndarray], path: Path, fps: int) -> Path:
+    """An mp4 with sides padded to even numbers, as the codec wants them."""
+    import imageio.v2 as imageio
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    height, width = frames[0].shape[:2]
+    pad = ((0, height % 2), (0, width % 2), (0, 0))
+    with imageio.get_writer(path, fps=min(fps, 60), macro_block_size=1, format="FFMPEG", codec="libx264") as writer:
+        for frame in frames:
+            writer.append_data(np.pad(frame, pad))
+    return path

@@ -1,0 +1,142 @@
+"""The words that layers speak to each other in: plain NamedTuples of plain values and tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Carry = tuple[Tensor, ...]  # recurrent state, rows first; all zeros at the start of an episode; () if none
+
+
+class EnvSpec(NamedTuple):
+    """What a model must know of an env or a data set.
+
+    A continuous action is a float row in [-1, 1] wherever the env's bounds are finite (the env rescales it);
+    a discrete one is an integer; a multi-discrete one is a row of integers.
+    """
+
+    env_id: str
+    obs_shape: tuple[int, ...]
+    obs_dtype: str = "float32"  # or "uint8" for pixels, channels first
+    action_kind: str = "continuous"  # or "discrete", "multi_discrete"
+    action_shape: tuple[int, ...] = ()  # of one stored action: (A,), () for discrete, (K,) for multi-discrete
+    action_sizes: tuple[int, ...] = ()  # classes of each discrete component
+    action_low: tuple[float, ...] = ()  # the env's own bounds of a continuous action
+    action_high: tuple[float, ...] = ()
+    frames: int = 1  # equal frames stacked on the first axis of an observation, newest last
+    action_mask: bool = False  # the env says which discrete actions are legal
+    max_episode_steps: int | None = None
+    action_repeat: int = 1
+
+    @property
+    def action_dim(self) -> int:
+        """Width of a flat action: A, or the sum of the classes (one-hot)."""
+        return sum(self.action_sizes) if self.action_sizes else math.prod(self.action_shape)
+
+    @property
+    def is_pixels(self) -> bool:
+        return self.obs_dtype == "uint8" and len(self.obs_shape) == 3
+
+
+class Transitions(NamedTuple):
+    """Rows of experience. `discount` is gamma^k of a k-step row; it excludes `terminated`."""
+
+    obs: Tensor  # [..., O]
+    action: Tensor
+    reward: Tensor
+    next_obs: Tensor  # the true next observation, also where the episode ends
+    terminated: Tensor  # float, 1 where the next state has no value
+    discount: Tensor
+    weight: Tensor  # importance weight of prioritized sampling, else 1
+    index: Tensor  # where the row lies in its buffer
+    mask: Tensor | None = None  # legal actions at obs
+    next_mask: Tensor | None = None
+
+
+class Rollout(NamedTuple):
+    """T consecutive steps of N envs, as they were played."""
+
+    obs: Tensor  # [T, N, O]
+    action: Tensor  # [T, N, ...] as drawn, before any clipping to the env's bounds
+    reward: Tensor  # [T, N]
+    terminated: Tensor  # [T, N] bool
+    truncated: Tensor  # [T, N] bool
+    is_first: Tensor  # [T, N] bool, obs starts an episode
+    last_obs: Tensor  # [N, O] the observation that follows the last step
+    final_obs: Tensor  # [K, O] the true last observations of the K episodes cut by truncation, in order of (t, n)
+    carry: Carry  # the actor's recurrent state before the first step, rows [N, ...]
+    last_carry: Carry  # ... and after the last one
+    mask: Tensor | None = None  # [T, N, A] legal actions
+
+
+class Steps(NamedTuple):
+    """T steps of N envs as arrays, time first, fresh from a collector. `ends` lists each episode end as
+    (t, n, true last observation)."""
+
+    obs: np.ndarray  # [T, N, *O]
+    action: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    is_first: np.ndarray
+    last_obs: np.ndarray  # [N, *O]
+    ends: list[tuple[int, int, np.ndarray]]
+    mask: np.ndarray | None = None  # [T, N, A] legal actions at obs
+    last_mask: np.ndarray | None = None  # [N, A]
+
+    def rollout(self, carry: Carry, last_carry: Carry) -> Rollout:
+        cut = [obs for t, n, obs in self.ends if not self.terminated[t, n]]
+        final = np.stack(cut) if cut else np.empty((0, *self.last_obs.shape[1:]), self.last_obs.dtype)
+        fields = (self.obs, self.action, self.reward, self.terminated, self.truncated, self.is_first)
+        return Rollout(
+            *(torch.from_numpy(field) for field in fields),
+            torch.from_numpy(self.last_obs),
+            torch.from_numpy(final),
+            carry,
+            last_carry,
+            None if self.mask is None else torch.from_numpy(self.mask),
+        )
+
+
+class Sequences(NamedTuple):
+    """B windows of L consecutive steps, batch first."""
+
+    obs: Tensor  # [B, L, O]
+    action: Tensor
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    is_first: Tensor
+
+
+class ImaginedStep(NamedTuple):
+    """One step of a learned world."""
+
+    next_obs: Tensor  # [B, O]
+    reward: Tensor  # [B]
+    terminated: Tensor  # [B] bool
+
+
+class Block(NamedTuple):
+    """What one training_step gets: `updates` ready batches, stacked on a first axis U, or one batch as it is."""
+
+    batch: Any  # Transitions, Rollout, Sequences ...; None where nothing is to be learned yet
+    updates: int  # rounds of the update rule; 0 for a turn that only collected
+    hook: str = "update"  # the module's method that learns from each batch
+    stacked: bool = True
+
+
+class EpisodeStats(NamedTuple):
+    """One finished episode; `extra` holds means over the episode of what the env reported (x_velocity, success)."""
+
+    episode_return: float
+    length: int
+    seed: int | None = None
+    extra: dict[str, float] = {}  # noqa: RUF012  (never mutated)
+
+
+torch.serialization.add_safe_globals([EnvSpec])

@@ -1,0 +1,70 @@
+"""Value targets and losses with numbers worked out by hand."""
+
+import pytest
+import torch
+
+from rl_lightning.functional import value
+
+
+def test_td_target_bootstraps_unless_terminated():
+    target = value.td_target(
+        torch.tensor([1.0, 1.0]), torch.tensor([10.0, 10.0]), torch.tensor([0.0, 1.0]), torch.tensor([0.9, 0.9])
+    )
+    assert target.tolist() == pytest.approx([10.0, 1.0])
+
+
+def test_td_target_takes_bool_flags():
+    flags = torch.tensor([False, True])
+    assert value.td_target(torch.ones(2), torch.ones(2), flags, 0.5).tolist() == [1.5, 1.0]
+
+
+def test_double_q_takes_the_slow_value_of_the_online_choice():
+    online, slow = torch.tensor([[1.0, 5.0, 2.0]]), torch.tensor([[9.0, 3.0, 7.0]])
+    assert value.double_q_value(online, slow).tolist() == [3.0]
+    assert value.max_q_value(slow).tolist() == [9.0]
+
+
+def test_illegal_actions_are_never_the_best():
+    online, slow = torch.tensor([[1.0, 5.0, 2.0]]), torch.tensor([[9.0, 3.0, 7.0]])
+    mask = torch.tensor([[False, False, True]])
+    assert value.double_q_value(online, slow, mask).tolist() == [7.0]
+    assert value.max_q_value(slow, mask).tolist() == [7.0]
+
+
+def test_huber_matches_torch():
+    error = torch.linspace(-3, 3, 13)
+    expected = torch.nn.functional.huber_loss(error, torch.zeros_like(error), delta=1.5, reduction="none")
+    torch.testing.assert_close(value.huber(error, 1.5), expected)
+
+
+def test_value_loss_without_clip_is_half_the_squared_error():
+    now, target = torch.tensor([1.0, 3.0]), torch.tensor([2.0, 1.0])
+    assert value.clipped_value_loss(now, now, target, None).item() == pytest.approx(0.5 * 2.5)
+
+
+def test_clipped_value_loss_takes_the_larger_error_and_stops_there():
+    """Moved from 0 to 1 towards the target 2 with clip 0.2: the error is that of 0.2, without gradient."""
+    now = torch.tensor([1.0], requires_grad=True)
+    loss = value.clipped_value_loss(now, torch.zeros(1), torch.tensor([2.0]), 0.2)
+    assert loss.item() == pytest.approx(0.5 * 1.8**2)
+    loss.backward()
+    assert now.grad is not None and now.grad.item() == 0.0
+
+
+def test_explained_variance():
+    target = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    assert value.explained_variance(target, target).item() == 1.0
+    assert value.explained_variance(torch.zeros(4), target).item() == pytest.approx(0.0)
+    assert value.explained_variance(-target, target).item() == pytest.approx(-3.0)
+    assert value.explained_variance(target, torch.ones(4)).isnan()
+
+
+def test_polyak_moves_by_exactly_its_rate():
+    slow = [torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.full((2, 2), 4.0))]
+    fast = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.zeros(2, 2))]
+    value.polyak_(slow, fast, 0.25)
+    assert slow[0].tolist() == [0.25] * 3
+    assert slow[1].flatten().tolist() == [3.0] * 4
+    assert fast[0].tolist() == [1.0] * 3
+    value.polyak_(slow, fast, 1.0)
+    assert all(torch.equal(a, b) for a, b in zip(slow, fast, strict=True))
