@@ -36,7 +36,13 @@ def global_state() -> dict[str, Any]:
     kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     return {
         "python": random.getstate(),
-        "numpy": (str(kind), torch.from_numpy(np.array(keys, dtype=np.int64)), int(position), int(has_gauss), float(gauss)),
+        "numpy": (
+            str(kind),
+            torch.from_numpy(np.array(keys, dtype=np.int64)),
+            int(position),
+            int(has_gauss),
+            float(gauss),
+        ),
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
     }

@@ -52,7 +52,7 @@ class Transitions(NamedTuple):
     terminated: Tensor  # float, 1 where the next state has no value
     discount: Tensor
     weight: Tensor  # importance weight of prioritized sampling, else 1
-    index: Tensor  # where the row lies in its buffer
+    index: Tensor  # type: ignore[assignment]  # where the row lies in its buffer
     mask: Tensor | None = None  # legal actions at obs
     next_mask: Tensor | None = None
 
@@ -67,7 +67,9 @@ class Rollout(NamedTuple):
     truncated: Tensor  # [T, N] bool
     is_first: Tensor  # [T, N] bool, obs starts an episode
     last_obs: Tensor  # [N, O] the observation that follows the last step
-    final_obs: Tensor  # [K, O] the true last observations of the K episodes cut by truncation, in order of (t, n)
+    final_obs: (
+        Tensor  # [K, O] the true last observations of the K episodes cut by truncation, in order of (t, n)
+    )
     carry: Carry  # the actor's recurrent state before the first step, rows [N, ...]
     last_carry: Carry  # ... and after the last one
     mask: Tensor | None = None  # [T, N, A] legal actions
@@ -91,14 +93,19 @@ class Steps(NamedTuple):
     def rollout(self, carry: Carry, last_carry: Carry) -> Rollout:
         cut = [obs for t, n, obs in self.ends if not self.terminated[t, n]]
         final = np.stack(cut) if cut else np.empty((0, *self.last_obs.shape[1:]), self.last_obs.dtype)
-        fields = (self.obs, self.action, self.reward, self.terminated, self.truncated, self.is_first)
+        tensor = torch.from_numpy
         return Rollout(
-            *(torch.from_numpy(field) for field in fields),
-            torch.from_numpy(self.last_obs),
-            torch.from_numpy(final),
-            carry,
-            last_carry,
-            None if self.mask is None else torch.from_numpy(self.mask),
+            obs=tensor(self.obs),
+            action=tensor(self.action),
+            reward=tensor(self.reward),
+            terminated=tensor(self.terminated),
+            truncated=tensor(self.truncated),
+            is_first=tensor(self.is_first),
+            last_obs=tensor(self.last_obs),
+            final_obs=tensor(final),
+            carry=carry,
+            last_carry=last_carry,
+            mask=None if self.mask is None else tensor(self.mask),
         )
 
 

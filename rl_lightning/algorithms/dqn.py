@@ -13,7 +13,7 @@ from rl_lightning.algorithms.step import set_lr, step
 from rl_lightning.functional.policy import epsilon_greedy, mask_logits
 from rl_lightning.functional.schedules import Constant, Linear, Schedule
 from rl_lightning.functional.value import double_q_value, huber, max_q_value, polyak_, td_target
-from rl_lightning.networks.base import Network
+from rl_lightning.networks.base import Network, feed_forward
 from rl_lightning.networks.critics import DiscreteQNet
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.optim import Adam, OptimizerRecipe
@@ -42,6 +42,7 @@ class DQN(RLModule):
     """
 
     action_kinds = ("discrete",)
+    since_copy: Tensor
 
     def __init__(
         self,
@@ -63,11 +64,11 @@ class DQN(RLModule):
     ) -> None:
         super().__init__(spec)
         self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam()
-        self.gamma, self.n_step, self.double = gamma, n_step, double
+        self.gamma, self.n_step, self.use_double = gamma, n_step, double
         self.target_every, self.target_rate = target_every, target_rate
         self.epsilon, self.epsilon_schedule = epsilon, epsilon_schedule or Linear(end=0.05, fraction=0.2)
         self.huber_delta, self.max_grad_norm = huber_delta, max_grad_norm
-        torso = (network or MLP(hidden=[256, 256], activation="relu")).build(spec.obs_shape)
+        torso = feed_forward(network or MLP(hidden=[256, 256], activation="relu"), spec)
         self.q = DiscreteQNet(torso, spec.action_sizes[0], dueling)
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("since_copy", torch.zeros((), dtype=torch.int64))
@@ -78,12 +79,14 @@ class DQN(RLModule):
         q = self.q(obs)
         if explore is None:
             return mask_logits(q, mask).argmax(-1), carry
-        return epsilon_greedy(q, self.epsilon_schedule.value(self.epsilon, self.progress), explore, mask), carry
+        return epsilon_greedy(
+            q, self.epsilon_schedule.value(self.epsilon, self.progress), explore, mask
+        ), carry
 
     def update(self, batch: Transitions) -> Metrics:
         with torch.no_grad():
             q_next = self.q_slow(batch.next_obs)
-            if self.double:
+            if self.use_double:
                 next_value = double_q_value(self.q(batch.next_obs), q_next, batch.next_mask)
             else:
                 next_value = max_q_value(q_next, batch.next_mask)

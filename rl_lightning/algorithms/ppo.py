@@ -88,7 +88,9 @@ class PPO(RLModule):
     ) -> None:
         super().__init__(spec)
         if epochs < 1 or minibatch_size < 1:
-            raise ConfigError(f"model.epochs ({epochs}) and model.minibatch_size ({minibatch_size}) must be positive")
+            raise ConfigError(
+                f"model.epochs ({epochs}) and model.minibatch_size ({minibatch_size}) must be positive"
+            )
         self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam(eps=1e-5)
         self.gamma, self.returns = gamma, returns or GAE()
         self.epochs, self.minibatch_size = epochs, minibatch_size
@@ -120,7 +122,9 @@ class PPO(RLModule):
         if self.recurrent and self.value_torso is not None:
             new = (*new, *self.value_torso.step(obs, carry[self._split :])[1])
         params = self.policy(features)
-        action = self.policy.mode(params, mask) if explore is None else self.policy.sample(params, explore, mask)
+        action = (
+            self.policy.mode(params, mask) if explore is None else self.policy.sample(params, explore, mask)
+        )
         return action, new
 
     def evaluate_rows(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,7 +132,9 @@ class PPO(RLModule):
         obs = self.norm(obs)
         if not self.recurrent:
             features = self.torso(obs)
-            return self.policy(features), self.value(features if self.value_torso is None else self.value_torso(obs))
+            return self.policy(features), self.value(
+                features if self.value_torso is None else self.value_torso(obs)
+            )
         features, _ = self.torso.unroll(obs, carry[: self._split], is_first)
         seen = features
         if self.value_torso is not None:
@@ -162,7 +168,9 @@ class PPO(RLModule):
             if stop:
                 break
         if isinstance(self.norm, RunningNorm):
-            self.norm.update(rollout.obs)  # last, so that a rollout is learned with the statistics it was played with
+            self.norm.update(
+                rollout.obs
+            )  # last, so that a rollout is learned with the statistics it was played with
         metrics = {key: value / steps for key, value in sums.items()}
         metrics["train/explained_variance"] = explained_variance(old_value, target)
         metrics["train/gradient_steps"] = torch.tensor(float(steps))
@@ -182,7 +190,8 @@ class PPO(RLModule):
         log_prob, value = torch.empty_like(rollout.reward), torch.empty_like(rollout.reward)
         for chosen in parts:
             params, values = self._forward(rows, chosen)
-            log_probs = self._log_prob(rows, chosen, params)
+            mask = None if rollout.mask is None else rows.cut(rollout.mask, chosen)
+            log_probs, _ = self.policy.evaluate(params, rows.cut(rollout.action, chosen), mask)
             if rows.recurrent:
                 log_prob[:, chosen], value[:, chosen] = log_probs, values
             else:
@@ -193,10 +202,6 @@ class PPO(RLModule):
         rollout = rows.rollout
         carry = tuple(c.index_select(0, chosen) for c in rollout.carry) if rows.recurrent else ()
         return self.evaluate_rows(rows.cut(rollout.obs, chosen), carry, rows.cut(rollout.is_first, chosen))
-
-    def _log_prob(self, rows: Rows, chosen: Tensor, params: Tensor) -> Tensor:
-        mask = None if rows.rollout.mask is None else rows.cut(rows.rollout.mask, chosen)
-        return self.policy.log_prob(params, rows.cut(rows.rollout.action, chosen), mask)
 
     @torch.no_grad()
     def _next_value(self, rollout: Rollout, value: Tensor, done: Tensor) -> Tensor:
@@ -222,7 +227,9 @@ class PPO(RLModule):
         for t in range(len(rollout.obs)):
             keep = (~rollout.is_first[t]).float()
             carry = tuple(c * keep.view(-1, *[1] * (c.dim() - 1)) for c in carry)
-            _, carry = self.act(rollout.obs[t], carry, None, None if rollout.mask is None else rollout.mask[t])
+            _, carry = self.act(
+                rollout.obs[t], carry, None, None if rollout.mask is None else rollout.mask[t]
+            )
             found += [tuple(c[n] for c in carry) for n in cut[t].nonzero()[:, 0].tolist()]
         stacked = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
         return self._single_value(rollout.final_obs, stacked)
@@ -242,13 +249,16 @@ class PPO(RLModule):
         if self.normalize_advantages and advantage.numel() > 1:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         clip = self.clip_schedule.value(self.clip, self.progress)
-        log_prob = self._log_prob(rows, chosen, params)
-        policy_loss, kl, clipped = ppo_loss(log_prob, rows.cut(old_log_prob, chosen), advantage, clip)
-        value_loss = clipped_value_loss(value, rows.cut(old_value, chosen), rows.cut(target, chosen), self.value_clip)
         mask = None if rows.rollout.mask is None else rows.cut(rows.rollout.mask, chosen)
-        entropy = self.policy.entropy(params, mask).mean()
+        log_prob, entropy = self.policy.evaluate(params, rows.cut(rows.rollout.action, chosen), mask)
+        policy_loss, kl, clipped = ppo_loss(log_prob, rows.cut(old_log_prob, chosen), advantage, clip)
+        value_loss = clipped_value_loss(
+            value, rows.cut(old_value, chosen), rows.cut(target, chosen), self.value_clip
+        )
+        entropy = entropy.mean()
         loss = policy_loss + self.value_weight * value_loss - self.entropy_weight * entropy
         norm = step(optimizer, loss, self.max_grad_norm)
+        assert norm is not None
         return {
             "train/loss": loss.detach(),
             "train/policy_loss": policy_loss.detach(),

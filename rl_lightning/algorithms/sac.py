@@ -15,7 +15,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.policy import squashed_sample, standard_noise
 from rl_lightning.functional.value import polyak_, td_target
 from rl_lightning.networks.actors import SquashedGaussianActor
-from rl_lightning.networks.base import Network
+from rl_lightning.networks.base import Network, feed_forward
 from rl_lightning.networks.critics import QEnsemble
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.optim import Adam, OptimizerRecipe
@@ -45,6 +45,7 @@ class SAC(RLModule):
     """
 
     action_kinds = ("continuous",)
+    updates: Tensor
 
     def __init__(
         self,
@@ -67,17 +68,20 @@ class SAC(RLModule):
     ) -> None:
         super().__init__(spec)
         if critic_subset is not None and not 1 <= critic_subset <= critics:
-            raise ConfigError(f"model.critic_subset is {critic_subset}; it must lie between 1 and critics ({critics})")
+            raise ConfigError(
+                f"model.critic_subset is {critic_subset}; it must lie between 1 and critics ({critics})"
+            )
         self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
         self.optimizer = optimizer or Adam()
         self.gamma, self.n_step, self.target_rate = gamma, n_step, target_rate
         self.critic_subset, self.actor_every, self.max_grad_norm = critic_subset, actor_every, max_grad_norm
         network = network or MLP(hidden=[256, 256], activation="relu", init="default")
-        self.actor = SquashedGaussianActor(network.build(spec.obs_shape), spec.action_dim)
+        self.actor = SquashedGaussianActor(feed_forward(network, spec), spec.action_dim)
         hidden = critic_hidden or [256, 256]
         # Pixels are seen through an encoder of the critics' own; the actor never trains it.
-        self.encoder = network.build(spec.obs_shape) if len(spec.obs_shape) > 1 else nn.Identity()
-        width = self.encoder.out_dim if len(spec.obs_shape) > 1 else spec.obs_shape[0]
+        pixels = len(spec.obs_shape) > 1
+        self.encoder: nn.Module = feed_forward(network, spec) if pixels else nn.Identity()
+        width = self.actor.torso.out_dim if pixels else spec.obs_shape[0]
         self.q = QEnsemble(critics, width, spec.action_dim, hidden)
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
         self.encoder_slow = copy.deepcopy(self.encoder).requires_grad_(False)
@@ -119,7 +123,9 @@ class SAC(RLModule):
         q = self.q(self.encoder(batch.obs), batch.action)
         return 0.5 * (batch.weight * (q - target).square()).mean(-1).sum(), q.detach()
 
-    def _actor_step(self, batch: Transitions, optimizer: Optimizer, alpha_optimizer: list[Optimizer]) -> Metrics:
+    def _actor_step(
+        self, batch: Transitions, optimizer: Optimizer, alpha_optimizer: list[Optimizer]
+    ) -> Metrics:
         mean, log_std = self.actor(batch.obs)
         action, log_prob = squashed_sample(mean, log_std, torch.randn_like(mean))
         with torch.no_grad():

@@ -14,7 +14,7 @@ from rl_lightning.algorithms.step import step
 from rl_lightning.functional.policy import categorical_sample, mask_logits
 from rl_lightning.functional.value import polyak_, td_target
 from rl_lightning.networks.actors import CategoricalHead
-from rl_lightning.networks.base import Network
+from rl_lightning.networks.base import Network, feed_forward
 from rl_lightning.networks.critics import DiscreteQEnsemble
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.optim import Adam, OptimizerRecipe
@@ -42,6 +42,7 @@ class DiscreteSAC(RLModule):
     """
 
     action_kinds = ("discrete",)
+    updates: Tensor
 
     def __init__(
         self,
@@ -67,9 +68,9 @@ class DiscreteSAC(RLModule):
         self.target_rate, self.target_every = target_rate, target_every
         network = network or MLP(hidden=[256, 256], activation="relu", init="default")
         actions = spec.action_sizes[0]
-        self.torso = network.build(spec.obs_shape)
+        self.torso = feed_forward(network, spec)
         self.policy = CategoricalHead(self.torso.out_dim, actions)
-        self.q = DiscreteQEnsemble([network.build(spec.obs_shape) for _ in range(critics)], actions)
+        self.q = DiscreteQEnsemble([feed_forward(network, spec) for _ in range(critics)], actions)
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
         self.learn_alpha = alpha is None
         self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha or 1.0)), requires_grad=self.learn_alpha)

@@ -19,6 +19,7 @@ class ReplayBuffer(Protocol):
     """Rows of experience, written in the order they happened, read at random."""
 
     capacity: int
+    progress: float  # share of the run that is over; set before sampling
 
     def __len__(self) -> int: ...
     def add(self, steps: Steps) -> None: ...

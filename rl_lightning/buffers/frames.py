@@ -12,6 +12,8 @@ from rl_lightning.buffers.base import fit_capacity
 from rl_lightning.errors import DataError
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
+ARRAYS = ("frame", "action", "reward", "terminated", "done", "age", "is_step", "mask")
+
 
 class FrameBuffer:
     """One ring per env. An episode's true last frame takes a slot of its own, which is never sampled.
@@ -36,11 +38,13 @@ class FrameBuffer:
         self.terminated = torch.zeros(n, length, dtype=torch.bool)
         self.done = torch.zeros(n, length, dtype=torch.bool)
         self.age = torch.zeros(n, length, dtype=torch.int32)  # steps since the episode's first frame
-        self.is_step = torch.zeros(n, length, dtype=torch.bool)  # False: a last frame, no action was taken there
+        self.is_step = torch.zeros(
+            n, length, dtype=torch.bool
+        )  # False: a last frame, no action was taken there
         self.mask = torch.ones(n, length, masks, dtype=torch.bool)
-        arrays = ("frame", "action", "reward", "terminated", "done", "age", "is_step", "mask")
-        for name in arrays:  # writing through numpy costs a tenth of writing through torch
-            setattr(self, f"_{name}", getattr(self, name).numpy())
+        # Writing through numpy costs a tenth of writing through torch.
+        self._array = {name: getattr(self, name).numpy() for name in ARRAYS}
+        self.progress = 0.0
         self.head = [0] * n  # next slot to write
         self.filled = [0] * n
         self.next_age = [0] * n
@@ -53,33 +57,37 @@ class FrameBuffer:
             self._add_env(n, steps, {t: last for t, env, last in steps.ends if env == n})
 
     def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray]) -> None:
-        newest, count = self.frame_shape[0], len(steps.obs)
+        array, newest, count = self._array, self.frame_shape[0], len(steps.obs)
         after = np.array(sorted(ends), dtype=np.int64)  # steps that a last frame follows
-        spread = np.arange(count) + np.searchsorted(after, np.arange(count))  # place of each step among the slots
+        spread = np.arange(count) + np.searchsorted(
+            after, np.arange(count)
+        )  # place of each step among the slots
         lasts = after + np.arange(len(after)) + 1  # place of each last frame
         total = count + len(after)
         slots = (self.head[n] + np.arange(total)) % self.length
         if total > self.length:
-            raise DataError(f"{total} steps of one env at once do not fit its {self.length} slots; use more capacity")
+            raise DataError(
+                f"{total} steps of one env at once do not fit its {self.length} slots; use more capacity"
+            )
         at = slots[spread]
-        self._frame[n, at] = steps.obs[:, n, -newest:]
-        self._action[n, at] = steps.action[:, n]
-        self._reward[n, at] = steps.reward[:, n]
-        self._terminated[n, at] = steps.terminated[:, n]
-        self._done[n, at] = steps.terminated[:, n] | steps.truncated[:, n]
-        self._is_step[n, at] = True
-        self._is_step[n, slots[lasts]] = False
+        array["frame"][n, at] = steps.obs[:, n, -newest:]
+        array["action"][n, at] = steps.action[:, n]
+        array["reward"][n, at] = steps.reward[:, n]
+        array["terminated"][n, at] = steps.terminated[:, n]
+        array["done"][n, at] = steps.terminated[:, n] | steps.truncated[:, n]
+        array["is_step"][n, at] = True
+        array["is_step"][n, slots[lasts]] = False
         if steps.mask is not None:
-            self._mask[n, at] = steps.mask[:, n]
-            self._mask[n, slots[lasts]] = True
+            array["mask"][n, at] = steps.mask[:, n]
+            array["mask"][n, slots[lasts]] = True
         for t, place in zip(after, lasts, strict=True):
-            self._frame[n, slots[place]] = ends[int(t)][-newest:]
+            array["frame"][n, slots[place]] = ends[int(t)][-newest:]
         starts = np.zeros(total, bool)
         starts[spread[steps.is_first[:, n]]] = True
         place = np.arange(total)
         begun = np.maximum.accumulate(np.where(starts, place, -1))
-        self._age[n, slots] = np.where(begun >= 0, place - begun, self.next_age[n] + place)
-        self.next_age[n] = int(self._age[n, slots[-1]]) + 1
+        array["age"][n, slots] = np.where(begun >= 0, place - begun, self.next_age[n] + place)
+        self.next_age[n] = int(array["age"][n, slots[-1]]) + 1
         self.head[n] = int((slots[-1] + 1) % self.length)
         self.filled[n] = min(self.filled[n] + total, self.length)
 
@@ -153,7 +161,9 @@ class FrameBuffer:
         """
         index, priorities = [], []
         for n, (before, head) in enumerate(zip(marks, self.head, strict=True)):
-            changed = np.arange(before - 1, before + (head - before) % self.length) % self.length + n * self.length
+            changed = (
+                np.arange(before - 1, before + (head - before) % self.length) % self.length + n * self.length
+            )
             stale = (head + np.arange(self.spec.frames)) % self.length + n * self.length
             stale = stale[~self.valid(torch.from_numpy(stale)).numpy()]
             valid = self.valid(torch.from_numpy(changed)).numpy()
@@ -165,8 +175,7 @@ class FrameBuffer:
         """Uniform sampling has no priorities."""
 
     def state_dict(self) -> dict[str, Any]:
-        names = ("frame", "action", "reward", "terminated", "done", "age", "is_step", "mask")
-        state: dict[str, Any] = {name: getattr(self, name).clone() for name in names}
+        state: dict[str, Any] = {name: getattr(self, name).clone() for name in ARRAYS}
         return state | {"head": list(self.head), "filled": list(self.filled), "next_age": list(self.next_age)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -23,7 +23,9 @@ class PrioritizedReplay(BufferRecipe):
         eps: Added to every priority, so that none is zero.
     """
 
-    def __init__(self, capacity: int | str = 1_000_000, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6) -> None:
+    def __init__(
+        self, capacity: int | str = 1_000_000, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6
+    ) -> None:
         self.capacity = capacity
         self.alpha = alpha
         self.beta = beta
@@ -80,7 +82,7 @@ class PrioritizedBuffer:
         return len(self.store)
 
     def add(self, steps: Steps) -> None:
-        before = self.store.marks()
+        before: Any = self.store.marks()
         self.store.add(steps)
         self.tree.set(*self.store.fresh(before, self.largest**self.alpha))
 

@@ -51,6 +51,7 @@ class RingBuffer:
         self.columns = Columns(spec)
         self.capacity = fit_capacity(capacity, 4 * self.columns.total, num_envs)
         self.rows = torch.empty(self.capacity, self.columns.total)
+        self.progress = 0.0
         self.written = 0  # rows ever written; the head is written % capacity
 
     def __len__(self) -> int:
@@ -103,7 +104,9 @@ class RingBuffer:
         )
 
     def _split(self, rows: Tensor) -> list[Tensor]:
-        obs, action, reward, terminated, truncated, next_obs, mask, next_mask = rows.split(self.columns.widths, 1)
+        obs, action, reward, terminated, truncated, next_obs, mask, next_mask = rows.split(
+            self.columns.widths, 1
+        )
         shape = self.spec.obs_shape
         if len(shape) != 1:
             obs, next_obs = obs.reshape(-1, *shape), next_obs.reshape(-1, *shape)

@@ -38,7 +38,10 @@ class Debug(Callback):
                 raise DivergedError(f"{name} is no longer finite")
         grads = [p.grad for p in weights.values() if p.grad is not None]
         if grads:
-            emit(trainer, {"train/weight_norm": _norm(list(weights.values())), "train/grad_norm_all": _norm(grads)})
+            emit(
+                trainer,
+                {"train/weight_norm": _norm(list(weights.values())), "train/grad_norm_all": _norm(grads)},
+            )
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._stop()

@@ -18,7 +18,11 @@ from rl_lightning.callbacks.video import RecordVideo
 
 
 def default_callbacks(
-    folder: Path, log: LogConfig, report: Callable[..., None] | None = None, title: str = "", debug: bool = False
+    folder: Path,
+    log: LogConfig,
+    report: Callable[..., None] | None = None,
+    title: str = "",
+    debug: bool = False,
 ) -> list[Callback]:
     """Emit, evaluate, decide whether to stop, save, show: saving must see the others' results."""
     metrics, evaluation = EmitMetrics(log.every), Evaluate(str(folder))
@@ -27,4 +31,9 @@ def default_callbacks(
         found.append(RecordVideo(str(folder), log.videos))
     if debug:
         found.append(Debug(str(folder)))
-    return [*found, Control(report), SaveCheckpoints(str(folder), evaluation), Progress(metrics, evaluation, title)]
+    return [
+        *found,
+        Control(report),
+        SaveCheckpoints(str(folder), evaluation),
+        Progress(metrics, evaluation, title),
+    ]

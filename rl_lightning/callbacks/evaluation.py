@@ -69,7 +69,11 @@ class Evaluate(Callback):
     def _append(self, env_step: int, update: int, episodes: list[EpisodeStats], final: bool) -> None:
         with self.path.open("a") as file:
             for episode in episodes:
-                row = {"env_step": env_step, "update": update, "return": episode.episode_return}
+                row: dict[str, Any] = {
+                    "env_step": env_step,
+                    "update": update,
+                    "return": episode.episode_return,
+                }
                 row |= {"length": episode.length, "seed": episode.seed, **episode.extra}
                 file.write(json.dumps(row | ({"final": True} if final else {})) + "\n")
 

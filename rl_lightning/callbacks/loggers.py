@@ -37,7 +37,9 @@ class LogConfig:
     videos: int | None = None
 
 
-def make_loggers(folder: Path, log: LogConfig, task: str, group: str, name: str, tags: list[str]) -> list[Logger]:
+def make_loggers(
+    folder: Path, log: LogConfig, task: str, group: str, name: str, tags: list[str]
+) -> list[Logger]:
     """The loggers of a run, all writing below its folder."""
     loggers: list[Logger] = [MetricsFile(str(folder))]
     if log.tensorboard:

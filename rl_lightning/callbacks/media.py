@@ -18,7 +18,7 @@ def log_histogram(loggers: list[Logger], name: str, values: torch.Tensor, step: 
         elif is_wandb(logger):
             import wandb
 
-            histogram = wandb.Histogram(values.detach().float().cpu().numpy())
+            histogram = wandb.Histogram(values.detach().float().flatten().tolist())
             _experiment(logger).log({name: histogram, "env_step": step})
 
 
@@ -33,7 +33,9 @@ def log_image(loggers: list[Logger], name: str, image: np.ndarray, step: int) ->
             _experiment(logger).log({name: wandb.Image(image), "env_step": step})
 
 
-def log_video(loggers: list[Logger], name: str, frames: list[np.ndarray], path: Path, fps: int, step: int) -> None:
+def log_video(
+    loggers: list[Logger], name: str, frames: list[np.ndarray], path: Path, fps: int, step: int
+) -> None:
     """`frames` are [H, W, 3] uint8; TensorBoard gets them as an animated image, W&B gets the file."""
     for logger in loggers:
         if isinstance(logger, TensorBoardLogger):
@@ -44,7 +46,9 @@ def log_video(loggers: list[Logger], name: str, frames: list[np.ndarray], path: 
             _experiment(logger).log({name: wandb.Video(str(path), format="mp4"), "env_step": step})
 
 
-def _tensorboard_gif(logger: TensorBoardLogger, name: str, frames: list[np.ndarray], fps: int, step: int) -> None:
+def _tensorboard_gif(
+    logger: TensorBoardLogger, name: str, frames: list[np.ndarray], fps: int, step: int
+) -> None:
     """TensorBoard's own video summary needs moviepy; an encoded GIF in an image summary is what it would write."""
     import imageio.v3 as imageio
     from tensorboard.compat.proto.summary_pb2 import Summary

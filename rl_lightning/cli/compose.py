@@ -124,22 +124,44 @@ def _expand_classes(value: Any) -> Any:
     return [_expand_classes(item) for item in value] if isinstance(value, list) else value
 
 
-def merge(below: Config, above: Config) -> Config:
-    """`above` laid over `below`: mappings merge, all else is replaced, and another class forgets the old arguments."""
+def merge(below: Config, above: Config, at: str = "") -> Config:
+    """`above` laid over `below`: mappings merge, all else is replaced, another class forgets the old arguments.
+
+    Data of another class keep their `env`: it says which task, not how the class is set.
+    """
     result = dict(below)
     if "class_path" in above and above["class_path"] != below.get("class_path", above["class_path"]):
-        for key in ("init_args", "dict_kwargs"):
-            result.pop(key, None)
+        old_args = result.pop("init_args", None)
+        result.pop("dict_kwargs", None)
+        if at == "data" and isinstance(old_args, dict) and "env" in old_args:
+            result["init_args"] = {"env": old_args["env"]}
     for key, value in above.items():
         old = result.get(key)
-        result[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else copy.deepcopy(value)
+        if isinstance(old, dict) and isinstance(value, dict):
+            result[key] = merge(old, value, f"{at}.{key}".lstrip("."))
+        else:
+            result[key] = copy.deepcopy(value)
     return result
+
+
+def choose_classes(config: Config, flags: list[str]) -> tuple[Config, list[str]]:
+    """Applies the flags that choose a model or data class by the same rule; the other flags are returned."""
+    rest = []
+    for flag in flags:
+        key, _, value = flag[2:].partition("=")
+        if key in ("model", "data", "model.class_path", "data.class_path"):
+            config = merge(config, normalize({key.split(".")[0]: value}))
+        else:
+            rest.append(flag)
+    return config, rest
 
 
 def fill_variables(config: Config, key: str = "") -> Any:
     """Replaces ${NAME} and ${NAME:default} in values by environment variables."""
     if isinstance(config, dict):
-        return {name: fill_variables(item, f"{key}.{name}" if key else str(name)) for name, item in config.items()}
+        return {
+            name: fill_variables(item, f"{key}.{name}" if key else str(name)) for name, item in config.items()
+        }
     if isinstance(config, list):
         return [fill_variables(item, f"{key}[{index}]") for index, item in enumerate(config)]
     if not isinstance(config, str) or "${" not in config:
@@ -148,7 +170,9 @@ def fill_variables(config: Config, key: str = "") -> Any:
     def value_of(match: re.Match[str]) -> str:
         value = os.environ.get(match.group(1), match.group(2))
         if value is None:
-            raise ConfigError(f"{key}: environment variable {match.group(1)} is not set, and ${{...:default}} is missing")
+            raise ConfigError(
+                f"{key}: environment variable {match.group(1)} is not set, and ${{...:default}} is missing"
+            )
         return value
 
     filled = _VARIABLE.sub(value_of, config)

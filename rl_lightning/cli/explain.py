@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +31,9 @@ class Leaf:
     text: str
 
 
-def explain(message: str, base_classes: dict[str, type] | None = None, options: list[str] | None = None) -> str:
+def explain(
+    message: str, base_classes: dict[str, type] | None = None, options: list[str] | None = None
+) -> str:
     """One line for a parsing error.
 
     Args:
@@ -56,6 +59,8 @@ def _leaves(message: str) -> list[Leaf]:
     stack: list[tuple[int, str, str]] = []  # indent, kind, value
     for line in message.splitlines():
         body = line.lstrip()
+        if not body:
+            continue
         indent = len(line) - len(body)
         if body.startswith("- "):
             body, indent = body[2:], indent + 1
@@ -69,7 +74,10 @@ def _leaves(message: str) -> list[Leaf]:
         if owner:
             stack.append((indent, "owner", owner.group(1)))
             body = owner.group(2)
-        if body and not re.match(r"(Does not validate|Subtypes:|Errors:|Given value|Subclass types expect|a class path|a dict)", body):
+        if body and not re.match(
+            r"(Does not validate|Subtypes:|Errors:|Given value|Subclass types expect|a class path|a dict)",
+            body,
+        ):
             path = tuple(value for _, kind, value in stack if kind == "key")
             owners = [value for _, kind, value in stack if kind == "owner"]
             leaves.append(Leaf(path, owners[-1] if owners else "", body))
@@ -80,10 +88,12 @@ def _rank(leaf: Leaf) -> tuple[int, int]:
     """A denied import first, then anything definite, then mismatched types; the deepest of its kind."""
     if "is not allowed" in leaf.text:
         kind = 0
+    elif leaf.text.startswith("Not a valid subclass"):
+        kind = 3
     elif any(pattern.search(leaf.text) for pattern, _ in _ANSWERS):
         kind = 1
-    elif "NoneType" in leaf.text or leaf.text.startswith(("Not a valid subclass", "Expected a path")):
-        kind = 3
+    elif "NoneType" in leaf.text or leaf.text.startswith("Expected a path"):
+        kind = 4
     else:
         kind = 2
     return kind, -len(leaf.path)
@@ -91,10 +101,9 @@ def _rank(leaf: Leaf) -> tuple[int, int]:
 
 def _denied(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
     package = match.group(1).split(".")[0]
-    return (
-        f"{_at(leaf)}'{match.group(1)}' may not be named in a config; if it is a class of your own, "
-        f"add: --import {package}"
-    )
+    foreign = package not in sys.stdlib_module_names and package not in ("torch", "lightning", "numpy")
+    hint = f"; if it is a class of your own, add: --import {package}" if foreign else ""
+    return f"{_at(leaf)}'{match.group(1)}' may not be named in a config{hint}"
 
 
 def _no_option(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
@@ -132,7 +141,9 @@ def _unknown_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], opt
     name, key = match.group(1), leaf.path[-1] if leaf.path else ""
     if key in bases:
         choices = [cls.__name__ for cls in _subclasses(bases[key])]
-        choices += [entry.name for entry in (catalog.algorithms() if key == "model" else catalog.data_modules())]
+        choices += [
+            entry.name for entry in (catalog.algorithms() if key == "model" else catalog.data_modules())
+        ]
     else:
         choices = list(catalog.registry())
     hint = did_you_mean(name, choices) or "; a class of your own needs --import PACKAGE"
@@ -140,13 +151,27 @@ def _unknown_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], opt
 
 
 def _wrong_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
-    return f"{_at(leaf)}{match.group(1)} is no {match.group(2).rpartition('.')[2]}"
+    return f"{_at(leaf)}{match.group(1) or 'this class'} is no {match.group(2).rpartition('.')[2]}"
+
+
+def _no_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    kind = match.group(1)
+    names = [
+        name
+        for folder in catalog.FOLDERS
+        for name in (entry.name for entry in catalog.children(folder, kind))
+    ]
+    example = f"; choose one first, e.g. --{'.'.join(leaf.path)} {names[0]}" if names and leaf.path else ""
+    listing = f" ({', '.join(names)})" if names else ""
+    return f"{_at(leaf)}no {kind} is chosen{listing}{example}"
 
 
 def _required(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
     names = match.group(1)
     if not leaf.owner and re.search(r"\b(model|data)\b", names):
-        return f"the config has no {names.replace(', ', ' and no ')}; start from a shipped one: rl list configs"
+        return (
+            f"the config has no {names.replace(', ', ' and no ')}; start from a shipped one: rl list configs"
+        )
     where = f"{leaf.owner.rpartition('.')[2]} needs " if leaf.owner else "missing: "
     return f"{where}'{names}'"
 
@@ -158,7 +183,8 @@ _ANSWERS = [
     (re.compile(r"^unrecognized arguments: --([\w.\-+]+)"), _unrecognized),
     (re.compile(r"Expected a dot import path string: (.+)"), _unknown_class),
     (re.compile(r"Unexpected import path format: (.+)"), _unknown_class),
-    (re.compile(r"[Ii]mport path (\S+) does not correspond to a subclass of (\S+)"), _wrong_class),
+    (re.compile(r"[Ii]mport path (\S+ )?does not correspond to a subclass of (\S+)"), _wrong_class),
+    (re.compile(r"Not a valid subclass of (\w+)"), _no_class),
     (re.compile(r"the following arguments are required: (.+)"), _required),
     (re.compile(r"""(?:Key|Option) ["']([\w.]+)["'] is required"""), _required),
 ]
@@ -190,7 +216,9 @@ def argument_names(class_path: str) -> list[str]:
         return [option.name for option in catalog.all_options(entry)]
     module, _, name = class_path.rpartition(".")
     try:
-        target: Any = getattr(importlib.import_module(module), name)  # already imported by the parser, and allowed
+        target: Any = getattr(
+            importlib.import_module(module), name
+        )  # already imported by the parser, and allowed
         return [key for key in inspect.signature(target).parameters if key not in ("args", "kwargs")]
     except (ImportError, AttributeError, ValueError, TypeError):
         return []
@@ -202,7 +230,11 @@ def _group_names(group: str, owner: str) -> list[str]:
     if owner:
         entry = catalog.find(owner)
         option = next((o for o in catalog.all_options(entry) if o.name == group), None) if entry else None
-        kind = next((word for word in re.findall(r"\w+", option.type) if catalog.find(word)), "") if option else ""
+        kind = (
+            next((word for word in re.findall(r"\w+", option.type) if catalog.find(word)), "")
+            if option
+            else ""
+        )
     elif group == "trainer":
         kind = "lightning.pytorch.Trainer"
     found = catalog.find(kind) or catalog.classes("cli").get(kind)

@@ -27,11 +27,13 @@ class Parsed:
         words: Arguments that are no options.
         values: Our own options; those that repeat keep every value.
         config_flags: The rest, as `--key=value`, for the config.
+        raw: The command line as it was.
     """
 
     words: list[str] = field(default_factory=list)
     values: dict[str, list[str]] = field(default_factory=dict)
     config_flags: list[str] = field(default_factory=list)
+    raw: list[str] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
         return self.values.get(name, ["false"])[-1].lower() not in ("false", "0", "no")
@@ -73,7 +75,7 @@ def parse(
         command: For messages.
     """
     takes, switches = set(takes), {*switches, "debug"}
-    parsed = Parsed()
+    parsed = Parsed(raw=list(words))
     queue = list(normalize(words))
     aliases = {"-c": "--config"}
     while queue:

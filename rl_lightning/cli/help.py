@@ -22,13 +22,15 @@ usage: rl COMMAND [options]
   doctor     what is installed, what does not fit, and the line that repairs it
 
 rl COMMAND --help says more. Options may be written with - or _. Runs live in ./lightning_logs (or $RL_LOGS).
-Exit codes: 0 done, 1 our bug, 2 usage or config, 3 data, 4 checkpoint, 5 diverged, 6 environment, 130 Ctrl-C, 143 SIGTERM."""
+Exit codes: 0 done, 1 our bug, 2 usage or config, 3 data, 4 checkpoint, 5 diverged, 6 environment,
+130 Ctrl-C, 143 SIGTERM."""
 
 _CONFIG = """
 options for the config, laid over it in this order:
   --config NAME|FILE      a shipped name (rl list configs) or a YAML file; several overlay left to right
-  --KEY.SUBKEY VALUE      any field: --model.lr 3e-4, --data.num_envs 16, --data.env.id Acrobot-v1, --model SAC
-  --import PACKAGE        import a package of yours from here; its classes and envs may then be named (repeatable)
+  --KEY.SUBKEY VALUE      any field: --model.lr 3e-4, --data.num_envs 16, --data.env.id Acrobot-v1
+  --model CLASS           another class; it forgets the arguments of the old one (data keep their env)
+  --import PACKAGE        import a package of yours from here; its classes may then be named (repeatable)
 """
 
 FIT = (
@@ -91,7 +93,7 @@ Evaluates a run's best checkpoint on 20 fresh seeds, none of which it was chosen
     "predict": """\
 usage: rl predict RUN (--data FILE.npz | --episodes N) [--output OUT.npz]
 
-Writes the run's greedy actions, in the env's own scale: for the array `obs` of a file, or along episodes in its env.
+Writes the run's greedy actions, in the env's own scale: for the array `obs` of a file, or along episodes.
 
   rl predict ppo-cartpole-1 --data states.npz --output actions.npz
   rl predict ppo-cartpole-1 --episodes 5

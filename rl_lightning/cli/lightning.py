@@ -1,4 +1,4 @@
-"""Config and flags -> data, model and Trainer, by LightningCLI, strictly: only allowed classes, only known keys."""
+"""Config and flags -> data, model and Trainer by LightningCLI, strictly: allowed classes, known keys."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from typing import Any
 
 import yaml
 
-from rl_lightning.cli.compose import Config
-from rl_lightning.errors import ConfigError
+from rl_lightning.cli.compose import Config, choose_classes
+from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.experiments.catalog import registry
 
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-warnings.filterwarnings("ignore")  # tips and deprecations of other packages: the user can do nothing about them
+if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else SDL complains on the way to drawing off screen
+warnings.filterwarnings(
+    "ignore"
+)  # tips and deprecations of other packages: the user can do nothing about them
 for _name in ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning", "torch.distributed"):
     logging.getLogger(_name).setLevel(logging.ERROR)
 
@@ -28,8 +32,8 @@ from jsonargparse import set_parsing_settings  # noqa: E402
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI  # noqa: E402
 
 from rl_lightning.algorithms.module import RLModule  # noqa: E402
+from rl_lightning.callbacks.loggers import LogConfig  # noqa: E402
 from rl_lightning.cli.explain import explain  # noqa: E402
-from rl_lightning.cli.options import LogConfig  # noqa: E402
 from rl_lightning.data.module import RLData  # noqa: E402
 from rl_lightning.experiments.runs import redact  # noqa: E402
 from rl_lightning.rollout.schedule import RunConfig  # noqa: E402
@@ -37,7 +41,7 @@ from rl_lightning.rollout.schedule import RunConfig  # noqa: E402
 for _name in ("lightning.pytorch", "lightning.fabric"):
     logging.getLogger(_name).setLevel(logging.ERROR)  # Lightning sets its own level when it is imported
 
-# What a config may name. Not all of torch or lightning: torch.hub or torch.load would run what they are given.
+# What a config may name. Not all of torch or lightning: torch.hub would run what it is given.
 ALLOWED = [
     "rl_lightning",
     "torch.nn",
@@ -71,7 +75,9 @@ def allow_imports(packages: list[str]) -> None:
         try:
             importlib.import_module(package)
         except ModuleNotFoundError as error:
-            raise ConfigError(f"--import {package}: no module '{error.name}' here ({os.getcwd()}) or installed") from error
+            raise ConfigError(
+                f"--import {package}: no module '{error.name}' here ({os.getcwd()}) or installed"
+            ) from error
         except Exception as error:
             raise ConfigError(f"--import {package}: raises {type(error).__name__}: {error}") from error
     if packages:
@@ -97,7 +103,7 @@ class RLCLI(LightningCLI):
     """
 
     def __init__(self, config: Config, flags: list[str]) -> None:
-        self.base, self.flags = config, flags
+        self.base, self.flags = choose_classes(config, flags)
         super().__init__(
             RLModule,
             RLData,
@@ -160,8 +166,11 @@ class RLCLI(LightningCLI):
                 raise ConfigError(f"threads is {self.config.threads}; it must be at least 1")
             torch.set_num_threads(self.config.threads)
         lightning.seed_everything(self.config.seed_everything, verbose=False)
-        with torch.device("meta" if meta else "cpu"):
-            self.config_init = self.parser.instantiate_classes(self.config)
+        try:
+            with torch.device("meta" if meta else "cpu"):
+                self.config_init = self.parser.instantiate_classes(self.config)
+        except Exception as error:
+            raise root_cause(error) from error
         self.datamodule, self.model = self.config_init.data, self.config_init.model
         self.datamodule.configure(self.config_init.run, self.config.seed_everything)
 
@@ -171,25 +180,37 @@ class RLCLI(LightningCLI):
         own = settings.get("callbacks") or []
         settings["callbacks"] = [*(own if isinstance(own, list) else [own]), *callbacks]
         more = settings.get("logger")
-        more = [] if more is None or isinstance(more, bool) else more if isinstance(more, list | tuple) else [more]
+        more = (
+            []
+            if more is None or isinstance(more, bool)
+            else more
+            if isinstance(more, list | tuple)
+            else [more]
+        )
         settings["logger"] = [*loggers, *more] or False
         try:
             return lightning.Trainer(**settings)
-        except (ValueError, TypeError, RuntimeError) as error:  # MisconfigurationException is one of them or its own
+        except (
+            ValueError,
+            TypeError,
+            RuntimeError,
+        ) as error:  # MisconfigurationException is one of them or its own
             raise ConfigError(f"trainer: {str(error).splitlines()[0]}") from error
 
 
+def root_cause(error: Exception) -> Exception:
+    """What a constructor really raised: the parser wraps it once for every level it lies deep."""
+    while isinstance(error.__cause__, Exception) and not isinstance(error, RLError):
+        error = error.__cause__
+    return error
+
+
 def arrange(flags: list[str]) -> list[str]:
-    """Flags that choose a class first (they forget the old arguments), short names of ours written out."""
+    """Flags that choose a class before those that set its arguments, the outer ones first."""
 
-    def chooses_class(flag: str) -> bool:
+    def rank(flag: str) -> tuple[bool, int]:
         key, _, value = flag[2:].partition("=")
-        return key in ("model", "data") or key.endswith(".class_path") or value in registry()
+        chooses = key.endswith(".class_path") or value in registry()
+        return not chooses, key.count(".") if chooses else 0
 
-    def written_out(flag: str) -> str:
-        key, equals, value = flag.partition("=")
-        is_class = key in ("--model", "--data") or key.endswith(".class_path")
-        return f"{key}{equals}{registry().get(value, value)}" if is_class else flag
-
-    ordered = sorted(flags, key=lambda flag: (not chooses_class(flag), flag.count(".") if chooses_class(flag) else 0))
-    return [written_out(flag) for flag in ordered]
+    return sorted(flags, key=rank)

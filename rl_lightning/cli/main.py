@@ -44,7 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except MemoryError:
-        print("error: out of memory. Fewer envs, a smaller buffer or batch, or `capacity: auto` help", file=sys.stderr)
+        print(
+            "error: out of memory. Fewer envs, a smaller buffer or batch, or `capacity: auto` help",
+            file=sys.stderr,
+        )
         return 1
     except Exception as error:
         _report(error, debug)
@@ -81,4 +84,6 @@ def _report(error: Exception, debug: bool) -> None:
     first = (str(error).strip().splitlines() or [""])[0][:300]
     print(f"error: unexpected {type(error).__name__}: {first}", file=sys.stderr)
     if not debug:
-        print("       this should not happen; the same command with --debug shows where it did", file=sys.stderr)
+        print(
+            "       this should not happen; the same command with --debug shows where it did", file=sys.stderr
+        )

@@ -25,14 +25,20 @@ def list_things(words: list[str]) -> int:
         hint = did_you_mean(kind, KINDS) or f"; one of: {', '.join(KINDS)}"
         raise ConfigError(f"rl list knows no '{kind}'{hint}")
     if kind == "runs":
-        return _show(run_rows(parsed), parsed, "no runs here yet; start one with: rl fit --config ppo/cartpole")
+        return _show(
+            run_rows(parsed), parsed, "no runs here yet; start one with: rl fit --config ppo/cartpole"
+        )
     if kind == "algorithms" and len(search) == 1 and catalog.find(search[0]):
         from rl_lightning.cli.help import class_help
 
         print(class_help(search[0], "model").lstrip())
         return 0
     rows = {"configs": config_rows, "algorithms": algorithm_rows, "envs": env_rows}[kind]()
-    wanted = [row for row in rows if all(word.lower() in " ".join(map(str, row.values())).lower() for word in search)]
+    wanted = [
+        row
+        for row in rows
+        if all(word.lower() in " ".join(map(str, row.values())).lower() for word in search)
+    ]
     return _show(wanted, parsed, f"nothing among {len(rows)} {kind} has '{' '.join(search)}'")
 
 
@@ -69,7 +75,9 @@ def run_rows(parsed: Parsed) -> list[dict[str, Any]]:
     if key:
         if records and not any(key in record for record in records):
             raise ConfigError(f"--sort {key}: no run has it{did_you_mean(key, records[0])}")
-        records.sort(key=lambda record: _order(record.get(key)), reverse=key in ("best", "last10", "env_step"))
+        records.sort(
+            key=lambda record: _order(record.get(key)), reverse=key in ("best", "last10", "env_step")
+        )
     if (parsed.get("format") or "text") == "json":
         return records
     columns = ("name", "algorithm", "env", "seed", "status", "env_step", "best", "last10")

@@ -1,4 +1,4 @@
-"""Reading one YAML file strictly: plain values only, no repeated keys, and bounds on what a hostile file can cost."""
+"""Reading one YAML file strictly: plain values, no repeated keys, and bounds on what a hostile file can cost."""
 
 from __future__ import annotations
 
@@ -19,13 +19,21 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader in which 1e-3 is a number, a date is text and a key comes once."""
 
 
+_NUMBERS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:timestamp",)]
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _NUMBERS]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+# YAML 1.1 reads 1:30:00 as 5400, 010 as 8 and 1e-3 as text; nobody who writes a config means that.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:int", re.compile(r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+)$"), list("-+0123456789")
+)
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9_]+)[eE][-+]?[0-9]+"),
+    re.compile(
+        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+"
+        r"|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?|\.(?:inf|Inf|INF))$|\.(?:nan|NaN|NAN)$"
+    ),
     list("-+0123456789."),
 )
 
@@ -68,7 +76,9 @@ def load(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     value = loads(text, str(path))
     if value is None:
-        raise ConfigError(f"{path}: is empty; a config has at least one of: model, data, run, trainer, extends")
+        raise ConfigError(
+            f"{path}: is empty; a config has at least one of: model, data, run, trainer, extends"
+        )
     if not isinstance(value, dict):
         raise ConfigError(f"{path}: holds a {type(value).__name__}, expected `key: value` lines")
     return value
@@ -114,7 +124,7 @@ def _check_depth(text: str) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_DEPTH:
-                raise ConfigError(f"line {event.start_mark.line + 1}: nested deeper than {MAX_DEPTH} levels")
+                raise ConfigError(f"nested deeper than {MAX_DEPTH} levels")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
 

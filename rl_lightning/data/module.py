@@ -9,11 +9,13 @@ import torch
 from lightning.pytorch import LightningDataModule
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.schedule import RunConfig, Schedule
+from rl_lightning.rollout.schedule import RunConfig, RunSchedule
 from rl_lightning.seeding import derive
 from rl_lightning.types import Block, EnvSpec, EpisodeStats
 
-EPOCH_BLOCKS = 1000  # blocks per Lightning epoch; an epoch means nothing to us, but a stream must have a length
+EPOCH_BLOCKS = (
+    1000  # blocks per Lightning epoch; an epoch means nothing to us, but a stream must have a length
+)
 
 
 class BlockStream:
@@ -39,7 +41,7 @@ class RLData(LightningDataModule):
 
     def __init__(self) -> None:
         super().__init__()
-        self.schedule = Schedule(clock=self.clock)
+        self.schedule = RunSchedule(clock=self.clock)
         self.seed = 0
         self.episodes: list[EpisodeStats] = []  # ended since the last time metrics were emitted
 

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from rl_lightning.buffers import BufferRecipe, Replay
+from rl_lightning.buffers import BufferRecipe, Replay, ReplayBuffer
 from rl_lightning.data.envs import EnvData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
@@ -42,7 +42,11 @@ class OnlineData(EnvData):
         vectorization: str = "sync",
     ) -> None:
         super().__init__(env, num_envs, vectorization)
-        for key, value in (("batch_size", batch_size), ("train_every", train_every), ("update_ratio", update_ratio)):
+        for key, value in (
+            ("batch_size", batch_size),
+            ("train_every", train_every),
+            ("update_ratio", update_ratio),
+        ):
             if value <= 0:
                 raise ConfigError(f"data.{key} is {value}; it must be positive")
         self.batch_size = batch_size
@@ -50,14 +54,19 @@ class OnlineData(EnvData):
         self.learning_starts = learning_starts
         self.train_every = train_every
         self.update_ratio = update_ratio
-        self.buffer = None
+        self.replay: ReplayBuffer | None = None
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        if stage == "fit" and self.buffer is None:
-            self.buffer = self.recipe.build(self.spec, self.num_envs)
+        if stage == "fit" and self.replay is None:
+            self.replay = self.recipe.build(self.spec, self.num_envs)
             self.draw = self.generator("replay")
             self.random_act = random_actor(self.spec)
+
+    @property
+    def buffer(self) -> ReplayBuffer:
+        assert self.replay is not None, "the buffer is built in setup('fit')"
+        return self.replay
 
     def next_block(self) -> Block:
         self.schedule.begin_block()
@@ -84,11 +93,11 @@ class OnlineData(EnvData):
 
     def sample(self, updates: int) -> Transitions:
         """One gather for the whole block, as [U, B, ...]."""
-        if hasattr(self.buffer, "progress"):
-            self.buffer.progress = self.schedule.progress
+        self.buffer.progress = self.schedule.progress
         agent = self.agent
         rows = self.buffer.sample(updates * self.batch_size, self.draw, agent.n_step, agent.gamma)
-        return Transitions(*(None if f is None else f.unflatten(0, (updates, self.batch_size)) for f in rows))
+        shape = (updates, self.batch_size)
+        return rows._replace(**{k: v.unflatten(0, shape) for k, v in rows._asdict().items() if v is not None})
 
     def feedback(self, block: Block, priorities: torch.Tensor) -> None:
         self.buffer.set_priorities(block.batch.index, priorities)

@@ -99,7 +99,7 @@ class NativeAtari(Envs):
             obs_shape=(preset.frames, preset.size, preset.size),
             obs_dtype="uint8",
             action_kind="discrete",
-            action_sizes=(int(self.native.single_action_space.n),),
+            action_sizes=(len(self.native.ale.get_action_set()),),
             frames=preset.frames,
             action_repeat=preset.skip,
             max_episode_steps=int(limit) if limit else None,
@@ -121,10 +121,13 @@ class NativeAtari(Envs):
         self._returns += rewards
         self._lengths += self.skip
         infos: Infos = {}
-        if (terminated | truncated).any():
-            infos["final_obs"] = found["final_obs"]
-            # a lost life leaves the game's own frame count running
-            over = (terminated | truncated) & (found["episode_frame_number"] <= self._frames)
+        ended = terminated | truncated
+        if ended.any():
+            # a lost life leaves the game's own frame count running, and its row of final_obs unwritten
+            over = ended & (found["episode_frame_number"] <= self._frames)
+            final = found["final_obs"].copy()
+            final[~over] = obs[~over]
+            infos["final_obs"] = final
             if over.any():
                 infos["episode"] = self._episodes(over)
         self._frames[:] = found["episode_frame_number"]

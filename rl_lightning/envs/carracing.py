@@ -72,7 +72,7 @@ class SmallCarRacing(CarRacing):  # type: ignore[misc]
     def fresh_obs(self) -> NDArray[np.uint8]:
         frame = super()._render("state_pixels")
         if frame is None:  # the constructor draws before the first reset
-            return np.zeros(self.observation_space.shape, np.uint8)
+            return np.zeros((self.size, self.size, 1 if self.gray else 3), np.uint8)
         if self.crop_bar:
             frame = frame[:-BAR]
         frame = cv2.resize(frame, (self.size, self.size), interpolation=cv2.INTER_AREA)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import gymnasium
 import numpy as np
-from dm_control import suite
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rl_lightning.envs.gl import gl_error
+from rl_lightning.envs.gl import gl_error, prepare_gl
 from rl_lightning.errors import ConfigError
+
+prepare_gl()  # dm_control chooses its GL once, when it is imported
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # GLFW complains of a missing display that states do not need
+    from dm_control import suite
 
 Array = NDArray[Any]
 

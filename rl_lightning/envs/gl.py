@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 
 from rl_lightning.errors import EnvError
@@ -11,12 +12,13 @@ APT_LINE = "apt-get install libegl1 libgl1-mesa-dri"
 
 
 def prepare_gl() -> None:
-    """Choose EGL where nothing was chosen, no display is there and the library is installed."""
+    """Choose EGL where nothing was chosen, no display is there and EGL works."""
     if "MUJOCO_GL" in os.environ or "DISPLAY" in os.environ:
         return
     try:
         ctypes.CDLL("libEGL.so.1")
-    except OSError:
+        importlib.import_module("mujoco.egl")  # opens a display, or raises
+    except (OSError, ImportError, AttributeError, RuntimeError):
         return  # the first frame will say what is missing
     os.environ["MUJOCO_GL"] = "egl"
 

@@ -90,7 +90,7 @@ def describe(env: EpisodeRecord) -> EnvSpec:
         repeat *= layer.repeat if isinstance(layer, RepeatedAction) else 1
     return EnvSpec(
         env_id=env.env_id,
-        obs_shape=tuple(int(n) for n in space.shape),
+        obs_shape=tuple(int(n) for n in space.shape or ()),
         obs_dtype="uint8" if env.encode.image else "float32",
         action_kind=codec.kind,
         action_shape=codec.shape,

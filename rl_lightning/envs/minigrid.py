@@ -67,7 +67,7 @@ class GridObs(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        success = float(terminated and reward > 0)
+        success = float(terminated and float(reward) > 0)
         return self._view(obs), reward, terminated, truncated, {**info, "success": success}
 
     def _view(self, obs: dict[str, Any]) -> Any:

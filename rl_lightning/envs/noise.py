@@ -23,7 +23,7 @@ class Noise:
         observations: disturb the observation, also the one of a reset.
         rate: probability per step.
         scale: standard deviation.
-        relative: the scale is a share of each observation's spread (`std`, or the running spread of this env).
+        relative: the scale is a share of each observation's spread (`std`, or the running one of this env).
         std: declared spread of each observation, for `relative`.
     """
 
@@ -60,16 +60,16 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.count = 0
         self.mean = self.square = np.zeros(0)
         if recipe.observations:
-            self._obs_space = _float_box(obs_space, "observation")
-            self.mean = np.zeros(self._obs_space.shape)
-            self.square = np.zeros(self._obs_space.shape)
+            self._obs_box = _float_box(obs_space, "observation")
+            self.mean = np.zeros(self._obs_box.shape)
+            self.square = np.zeros(self._obs_box.shape)
             if recipe.std is not None and len(recipe.std) != self.mean.size:
                 raise ConfigError(
                     f"Noise: std has {len(recipe.std)} entries, the observation {self.mean.size}"
                 )
         if recipe.actions:
-            self._action_space = _float_box(action_space, "action")
-            low, high = self._action_space.low, self._action_space.high
+            self._action_box = _float_box(action_space, "action")
+            low, high = self._action_box.low, self._action_box.high
             finite = np.isfinite(low) & np.isfinite(high)
             width = np.subtract(high, low, out=np.full(low.shape, 2.0, np.float64), where=finite)
             self._half_range = width / 2
@@ -85,7 +85,7 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             shaken = action + self.recipe.scale * self._half_range * self.generator.standard_normal(
                 action.shape
             )
-            space = self._action_space
+            space = self._action_box
             action = np.clip(shaken, space.low, space.high).astype(space.dtype)
         obs, reward, terminated, truncated, info = self.env.step(action)
         return self._observed(obs), reward, terminated, truncated, info
@@ -99,7 +99,7 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         spread = self._spread(obs) if self.recipe.relative else 1.0
         if not self._strikes():
             return obs
-        space = self._obs_space
+        space = self._obs_box
         shaken = obs + self.recipe.scale * spread * self.generator.standard_normal(obs.shape)
         return np.clip(shaken, space.low, space.high).astype(space.dtype)
 

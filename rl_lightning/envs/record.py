@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from rl_lightning.envs.gl import gl_error
 from rl_lightning.envs.spaces import ActionEncoder, ObsEncoder
 from rl_lightning.errors import EnvError, RLError
 
@@ -125,6 +126,16 @@ class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
             if not self.goes_on:
                 out["episode"] = self._episode()
         return self.encode(obs), reward, bool(terminated), bool(truncated), out
+
+    def render(self) -> Any:
+        try:
+            return self.env.render()
+        except RLError:
+            raise
+        except Exception as error:
+            if "mujoco" in type(self.unwrapped).__module__:
+                raise gl_error(self.env_id, error) from error
+            raise self._failed("render", error) from error
 
     def _note(self, key: str, value: float) -> None:
         total = self.sums.get(key, 0.0)

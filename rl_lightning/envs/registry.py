@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import re
+import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from rl_lightning.envs.gl import prepare_gl
-from rl_lightning.errors import ConfigError, RLError
+from rl_lightning.errors import ConfigError, EnvError, RLError
 
 Env = gymnasium.Env[Any, Any]
 
@@ -100,8 +103,8 @@ def nearest(env_id: str, ids: list[str]) -> str | None:
 
     stem = re.sub(r"-v\d+$", "", env_id).lower()
     same = [name for name in ids if re.sub(r"-v\d+$", "", name).lower() == stem]
-    tail = [name for name in ids if re.sub(r"-v\d+$", "", name).lower().rpartition("/")[2] == stem]
-    for found in (same, tail):
+    exact = [name for name in ids if name.rpartition("/")[2].lower() == env_id.lower()]
+    for found in (exact, same):
         if found:
             return max(found, key=version)
     spelled = {name.lower(): name for name in ids}
@@ -122,14 +125,34 @@ def gym_make(
     lean = GymSpec(**{**_fields(spec), "order_enforce": False, "disable_env_checker": True})
     options = {**kwargs, **({"render_mode": render_mode} if render_mode else {})}
     try:
-        return gymnasium.make(lean, max_episode_steps=max_episode_steps, **options)
+        with quiet_mujoco(str(spec.entry_point)):
+            return gymnasium.make(lean, max_episode_steps=max_episode_steps, **options)
     except RLError:
         raise
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        if "mujoco_py" in str(error):
+            newer = nearest(env_id, [name for name in gymnasium.registry if name != env_id])
+            raise ConfigError(f"{env_id} needs mujoco_py, which is no longer made; use {newer}") from error
         extra = next((name for name in ("mujoco", "box2d", "atari") if name in str(spec.entry_point)), "all")
         raise ConfigError(f"{env_id}: {error}. Install it with: {pip_line(extra)}") from error
     except (TypeError, ValueError, gymnasium.error.Error) as error:
         raise ConfigError(f"{env_id} cannot be made with {options}: {error}") from error
+    except Exception as error:
+        raise EnvError(f"{env_id} cannot be made: {type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def quiet_mujoco(entry_point: str) -> Iterator[None]:
+    """Without what MuJoCo prints of the models that Gymnasium ships; its warnings of a simulation stay."""
+    mujoco = importlib.import_module("mujoco") if "mujoco" in entry_point else sys.modules.get("mujoco")
+    if mujoco is None:
+        yield
+        return
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(None)
 
 
 def _fields(spec: GymSpec) -> dict[str, Any]:

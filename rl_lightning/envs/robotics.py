@@ -1,4 +1,4 @@
-"""Gymnasium-Robotics: mazes, Fetch, hands. Goals are part of the flat observation, in the order of their keys."""
+"""Gymnasium-Robotics: mazes, Fetch, hands. Goals are part of the flat observation, in key order."""
 
 from __future__ import annotations
 

@@ -52,14 +52,19 @@ class ObsEncoder:
             elif self.transpose:
                 shape = (shape[2], shape[0], shape[1])
             self.encoded: spaces.Box = spaces.Box(0, 255, shape, np.uint8)
+        elif channels_first and isinstance(space, spaces.Box) and len(space.shape) == 3:
+            self.encoded = space  # frames that were scaled to floats
         else:
             low, high = _flat_bounds(space)
             self.encoded = spaces.Box(low, high, dtype=np.float32)
         self.plain = isinstance(space, spaces.Box) and not self.image
+        self.same = self.plain and space.dtype == np.float32 and space.shape == self.encoded.shape
 
     def __call__(self, obs: Any) -> Array:
+        if self.same:
+            return obs  # type: ignore[no-any-return]
         if self.plain:
-            return np.asarray(obs, np.float32).reshape(-1)
+            return np.asarray(obs, np.float32).reshape(self.encoded.shape)
         if self.image:
             if obs.ndim == 2:
                 return obs[None]  # type: ignore[no-any-return]

@@ -26,8 +26,8 @@ Seeds = int | Sequence[int | None] | None
 class Envs(VectorEnv[Any, Any, Any]):
     """What every vector env here offers beyond Gymnasium's: `env_spec`, and infos of at most three keys.
 
-    `final_obs` [N, *O], rows valid where an env ended. `episode`: {return, length, tracked keys} [N], rows valid
-    where length > 0 (a row that ended by the loss of one life only has length 0). `action_mask` [N, A].
+    `final_obs` [N, *O], rows valid where an env ended. `episode`: {return, length, tracked keys} [N], rows
+    valid where length > 0 (a row that ended by the loss of one life only has length 0). `action_mask` [N, A].
     """
 
     env_spec: EnvSpec
@@ -55,7 +55,8 @@ class Envs(VectorEnv[Any, Any, Any]):
         where = tuple(int(k) for k in np.argwhere(bad)[0])
         entry = "".join(f"[{k}]" for k in where[1:])
         raise EnvError(
-            f"{self.env_spec.env_id} (env {where[0]}) returned {rows[where]} as {field}{entry} at step {self.steps}"
+            f"{self.env_spec.env_id} (env {where[0]}) returned {rows[where]} as {field}{entry} "
+            f"at step {self.steps}"
         )
 
     def _infos(self, ended: list[tuple[int, Array, Infos]], obs: Array) -> Infos:

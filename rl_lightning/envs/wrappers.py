@@ -199,13 +199,9 @@ class SignReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> Step:
         obs, reward, terminated, truncated, info = self.env.step(action)
-        return (
-            obs,
-            float(np.sign(reward)),
-            terminated,
-            truncated,
-            {**info, "raw_reward": info.get("raw_reward", float(reward))},
-        )
+        value = float(reward)
+        raw = info.get("raw_reward", value)
+        return obs, float(np.sign(value)), terminated, truncated, {**info, "raw_reward": raw}
 
 
 class TimeInObs(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -219,9 +215,8 @@ class TimeInObs(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise ConfigError("TimeAware needs a flat Box observation and a time limit (max_episode_steps)")
         self.limit = limits[0]._max_episode_steps
         self.elapsed = 0
-        self.observation_space = spaces.Box(
-            np.append(space.low, 0.0), np.append(space.high, 1.0), dtype=np.float32
-        )
+        low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
+        self.observation_space = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
 
     def _append(self, obs: Array) -> Array:
         return np.append(obs, self.elapsed / self.limit).astype(np.float32)

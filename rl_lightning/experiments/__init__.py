@@ -1,1 +1,1 @@
-"""Runs as a user sees them: folders, names, catalogues, curves and health. Nothing here imports torch at load."""
+"""Runs as a user sees them: folders, names, catalogues, curves and health. No torch at load."""

@@ -1,4 +1,4 @@
-"""What the package offers, read from its source without importing it: `rl list` and `rl --help` must answer at once."""
+"""What the package offers, read from its source without importing it, so that `rl list` answers at once."""
 
 from __future__ import annotations
 
@@ -83,14 +83,15 @@ def find(name: str) -> Entry | None:
 
 def algorithms() -> list[Entry]:
     """The update rules: what derives, perhaps by way of another class, from RLModule."""
-    return _children("algorithms", "RLModule")
+    return children("algorithms", "RLModule")
 
 
 def data_modules() -> list[Entry]:
-    return _children("data", "RLData")
+    return children("data", "RLData")
 
 
-def _children(folder: str, root: str) -> list[Entry]:
+def children(folder: str, root: str) -> list[Entry]:
+    """Classes of a folder that derive from `root`, directly or not."""
     known = classes(folder)
 
     def derives(entry: Entry) -> bool:
@@ -122,7 +123,11 @@ def _options(node: ast.ClassDef, docs: dict[str, str]) -> list[Option]:
         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
             return _arguments(item.args, docs)
     if any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
-        fields = [item for item in node.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)]
+        fields = [
+            item
+            for item in node.body
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+        ]
         return [
             Option(f.target.id, ast.unparse(f.annotation), _field_default(f.value), docs.get(f.target.id, ""))
             for f in fields
@@ -133,8 +138,13 @@ def _options(node: ast.ClassDef, docs: dict[str, str]) -> list[Option]:
 
 def _arguments(arguments: ast.arguments, docs: dict[str, str]) -> list[Option]:
     plain = [*arguments.posonlyargs, *arguments.args]
-    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
-    pairs = [*zip(plain, defaults, strict=True), *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(
+        arguments.defaults
+    )
+    pairs = [
+        *zip(plain, defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
     return [
         Option(
             arg.arg,

@@ -15,7 +15,11 @@ from pathlib import Path
 
 DISTRIBUTION = "rl-lightning"
 MALICIOUS = {("lightning", "2.6.2"), ("lightning", "2.6.3")}
-NEVER = {"gym": "gymnasium replaces it", "mujoco-py": "mujoco replaces it", "d4rl": "its files are read without it"}
+NEVER = {
+    "gym": "gymnasium replaces it",
+    "mujoco-py": "mujoco replaces it",
+    "d4rl": "its files are read without it",
+}
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,18 @@ def machine() -> list[Finding]:
     disk = shutil.disk_usage(Path.cwd()).free / 2**30
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     python = f"python {platform.python_version()} · {platform.system()} {platform.machine()}"
-    found = [Finding("ok" if sys.version_info >= (3, 11) else "bad", python, "" if sys.version_info >= (3, 11) else "use Python 3.11 or newer")]
-    found.append(Finding("ok", f"{cores} cores · {free:.1f} of {total:.1f} GB memory free · {disk:.0f} GB disk free here"))
+    found = [
+        Finding(
+            "ok" if sys.version_info >= (3, 11) else "bad",
+            python,
+            "" if sys.version_info >= (3, 11) else "use Python 3.11 or newer",
+        )
+    ]
+    found.append(
+        Finding(
+            "ok", f"{cores} cores · {free:.1f} of {total:.1f} GB memory free · {disk:.0f} GB disk free here"
+        )
+    )
     found.append(Finding("ok", f"device: {device()}"))
     return found
 
@@ -79,7 +93,9 @@ def required() -> list[Finding]:
         return [Finding("bad", "rl_lightning is not installed as a package", "pip install -e .")]
     lines = [_check(text, f"pip install {shell(text)}") for text in own]
     good = [line.text for line in lines if line.level == "ok"]
-    return [Finding("ok", " · ".join(good)), *(line for line in lines if line.level != "ok")] if good else lines
+    return (
+        [Finding("ok", " · ".join(good)), *(line for line in lines if line.level != "ok")] if good else lines
+    )
 
 
 def extras() -> list[Finding]:
@@ -102,16 +118,32 @@ def known_bad() -> list[Finding]:
     found = []
     mujoco, dm_control = version("mujoco"), version("dm_control")
     if mujoco and mujoco.split(".")[0] >= "4" and dm_control:
-        found.append(Finding("bad", f"dm_control {dm_control} does not load with mujoco {mujoco}", "pip install 'mujoco>=3.17,<4'"))
+        found.append(
+            Finding(
+                "bad",
+                f"dm_control {dm_control} does not load with mujoco {mujoco}",
+                "pip install 'mujoco>=3.17,<4'",
+            )
+        )
     for package, release in MALICIOUS:
         if version(package) == release:
             text = f"{package} {release} was a malicious upload: change every secret this machine held"
             found.append(Finding("bad", text, "pip install 'lightning>=2.6.6,<2.7'"))
     for package, reason in NEVER.items():
         if version(package):
-            found.append(Finding("note", f"{package} {version(package)} is installed: {reason}", f"pip uninstall {package}"))
+            found.append(
+                Finding(
+                    "note", f"{package} {version(package)} is installed: {reason}", f"pip uninstall {package}"
+                )
+            )
     if (mujoco or dm_control) and platform.system() == "Linux" and not has_egl():
-        found.append(Finding("note", "no EGL: MuJoCo and dm_control cannot draw frames here (training from state works)", "apt-get install libegl1 libgl1-mesa-dri, then export MUJOCO_GL=egl"))
+        found.append(
+            Finding(
+                "note",
+                "no EGL: MuJoCo and dm_control cannot draw frames here (training from state works)",
+                "apt-get install libegl1 libgl1-mesa-dri, then export MUJOCO_GL=egl",
+            )
+        )
     return found
 
 

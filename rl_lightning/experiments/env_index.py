@@ -11,6 +11,7 @@ from pathlib import Path
 from rl_lightning.experiments.catalog import PACKAGE
 
 _EXTRAS = {"box2d": "box2d", "mujoco": "mujoco"}
+_TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # ALE registers no env for these
 
 
 def environments() -> list[tuple[str, str, str]]:
@@ -27,7 +28,11 @@ def environments() -> list[tuple[str, str, str]]:
 def folder(package: str) -> Path | None:
     """Where a top-level package lies, if it is installed."""
     spec = importlib.util.find_spec(package)
-    return Path(next(iter(spec.submodule_search_locations))) if spec and spec.submodule_search_locations else None
+    return (
+        Path(next(iter(spec.submodule_search_locations)))
+        if spec and spec.submodule_search_locations
+        else None
+    )
 
 
 def _toys() -> set[str]:
@@ -46,7 +51,7 @@ def _gymnasium() -> Iterator[tuple[str, str]]:
     if root is None:
         return
     newest: dict[str, tuple[int, str]] = {}
-    for call in _calls((root / "envs" / "__init__.py")):
+    for call in _calls(root / "envs" / "__init__.py"):
         words = {keyword.arg: keyword.value for keyword in call.keywords}
         name, entry = _text(words.get("id")), _text(words.get("entry_point"))
         if not name or "envs." not in entry or entry.startswith("gymnasium.envs.tabular"):
@@ -54,22 +59,43 @@ def _gymnasium() -> Iterator[tuple[str, str]]:
         stem, _, number = name.rpartition("-v")
         if int(number) >= newest.get(stem, (-1, ""))[0]:
             newest[stem] = (int(number), entry.split("envs.")[1].split(".")[0].split(":")[0])
-    for stem, (number, suite) in newest.items():
+    for stem, (latest, suite) in newest.items():
         if suite not in ("phys2d", "tabular"):
-            yield f"{stem}-v{number}", suite
+            yield f"{stem}-v{latest}", suite
 
 
 def _atari() -> list[str]:
     root = folder("ale_py")
-    roms = sorted((root / "roms").glob("*.bin")) if root else []
-    return [f"ALE/{''.join(word.capitalize() for word in rom.stem.split('_'))}-v5" for rom in roms]
+    roms = [rom.stem for rom in sorted((root / "roms").glob("*.bin"))] if root else []
+    words = {rom: "".join(word.capitalize() for word in rom.split("_")).replace("3d", "3D") for rom in roms}
+    return [f"ALE/{words[rom]}-v5" for rom in roms if rom not in _TWO_PLAYERS]
 
 
 def _registered(package: str) -> list[str]:
-    """Ids in a package's `register(id=...)` calls; the variable part of an f-string is left out."""
+    """Ids in a package's `register(id=...)` calls; of an f-string only the variable `version` counts."""
     root = folder(package)
-    names = (_text(k.value) for c in _calls(root / "__init__.py") for k in c.keywords if k.arg == "id") if root else ()
-    return sorted({name for name in names if name})
+    if root is None:
+        return []
+    file = root / "__init__.py"
+    versions = sorted(_versions(file))
+    found: set[str] = set()
+    for call in _calls(file):
+        version = next((value for line, value in reversed(versions) if line < call.lineno), "")
+        found.update(_text(keyword.value, version) for keyword in call.keywords if keyword.arg == "id")
+    return sorted(name for name in found if re.search(r"-v\d+$", name))
+
+
+def _versions(file: Path) -> Iterator[tuple[int, str]]:
+    """Where a variable `version` gets its value; of a loop the last one counts."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.For)
+            and isinstance(node.iter, ast.List)
+            and ast.unparse(node.target) == "version"
+        ):
+            yield node.lineno, _text(node.iter.elts[-1])
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "version":
+            yield node.lineno, _text(node.value)
 
 
 def _dm_control() -> list[str]:
@@ -77,7 +103,9 @@ def _dm_control() -> list[str]:
     ids = []
     for file in sorted((root / "suite").glob("*.py")) if root else ():
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef) and any("SUITE.add" in ast.unparse(d) for d in node.decorator_list):
+            if isinstance(node, ast.FunctionDef) and any(
+                "SUITE.add" in ast.unparse(d) for d in node.decorator_list
+            ):
                 ids.append(f"dmc/{file.stem}-{node.name}")
     return ids
 
@@ -88,9 +116,9 @@ def _calls(file: Path) -> Iterator[ast.Call]:
             yield node
 
 
-def _text(node: ast.expr | None) -> str:
+def _text(node: ast.expr | None, version: str = "") -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part) for part in node.values)
-    return ""
+        return "".join(_text(part, version) for part in node.values)
+    return version if isinstance(node, ast.FormattedValue) and ast.unparse(node.value) == "version" else ""

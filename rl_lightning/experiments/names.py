@@ -16,7 +16,7 @@ def check_run_name(name: str) -> str:
     if not isinstance(name, str) or not RUN_NAME.fullmatch(name):
         shown = repr(name if len(str(name)) <= 40 else f"{str(name)[:40]}...")
         raise ConfigError(
-            f"run name {shown} is not allowed: 1 to 64 of A-Z a-z 0-9 . _ - and no dot in front, e.g. --name lr1e-4"
+            f"run name {shown} is not allowed: 1 to 64 of A-Z a-z 0-9 . _ - with no dot in front"
         )
     return name
 
@@ -40,9 +40,13 @@ def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:
 
 
 def did_you_mean(word: str, choices: Iterable[str], count: int = 3) -> str:
-    """"; did you mean 'x' or 'y'?", or nothing when no choice is near."""
+    """ "; did you mean 'x' or 'y'?", or nothing when no choice is near."""
     found = nearest(word, choices, count)
     if not found:
         return ""
     quoted = [f"'{name}'" for name in found]
-    return "; did you mean " + " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted) + "?"
+    return (
+        "; did you mean "
+        + " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+        + "?"
+    )

@@ -77,7 +77,9 @@ def save_png(curves: Sequence[Curve], metric: str, path: Path) -> Path:
 
     figure, axes = pyplot.subplots(figsize=(7.2, 4.2), dpi=140)
     for curve in curves:
-        axes.plot(curve.x, curve.y, marker="." if len(curve.x) < 60 else None, linewidth=1.4, label=curve.label)
+        axes.plot(
+            curve.x, curve.y, marker="." if len(curve.x) < 60 else None, linewidth=1.4, label=curve.label
+        )
     axes.set_xlabel(curves[0].clock)
     axes.set_ylabel(metric)
     axes.grid(alpha=0.25)

@@ -29,7 +29,7 @@ def logs_root() -> Path:
 
 
 class Run:
-    """One run's folder and its run.json. Every write replaces the whole file, so that a reader never sees half of it.
+    """One run's folder and its run.json, which is always replaced whole: a reader never sees half of it.
 
     Args:
         folder: The run's folder, already claimed.
@@ -156,7 +156,9 @@ def folders() -> list[Path]:
     return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
 
 
-def new_record(config: dict[str, Any], group: str | None, command: list[str], threads: int | None) -> dict[str, Any]:
+def new_record(
+    config: dict[str, Any], group: str | None, command: list[str], threads: int | None
+) -> dict[str, Any]:
     """What is known of a run when it starts."""
     model, data = config.get("model") or {}, config.get("data") or {}
     environment = (data.get("init_args") or {}).get("env") or {}
@@ -193,6 +195,20 @@ def redact(value: Any, key: str = "") -> Any:
     return REDACTED if isinstance(value, str) and value and _SECRET.search(key) else value
 
 
+def redact_words(words: list[str]) -> list[str]:
+    """A command line in which the values of options that look like secrets are blanked."""
+    shown: list[str] = []
+    hide = False
+    for word in words:
+        key, equals, _ = word.partition("=")
+        secret = word.startswith("--") and bool(
+            _SECRET.search(key.rpartition(".")[2].lstrip("-").replace("-", "_"))
+        )
+        shown.append(REDACTED if hide else f"{key}={REDACTED}" if secret and equals else word)
+        hide = secret and not equals
+    return shown
+
+
 def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
@@ -213,7 +229,9 @@ def git_state() -> dict[str, str] | None:
 
     def ask(*words: str) -> bytes | None:
         try:
-            answer = subprocess.run(["git", "-C", str(here), *words], capture_output=True, timeout=10, check=False)
+            answer = subprocess.run(
+                ["git", "-C", str(here), *words], capture_output=True, timeout=10, check=False
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
         return answer.stdout if answer.returncode == 0 else None
@@ -222,4 +240,7 @@ def git_state() -> dict[str, str] | None:
     if commit is None:
         return None
     changes = ask("diff", "HEAD") or b""
-    return {"commit": commit.decode().strip(), "diff": hashlib.sha256(changes).hexdigest()[:16] if changes else ""}
+    return {
+        "commit": commit.decode().strip(),
+        "diff": hashlib.sha256(changes).hexdigest()[:16] if changes else "",
+    }

@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.types import Carry
+from rl_lightning.errors import ConfigError
+from rl_lightning.types import Carry, EnvSpec
 
 
 def as_float(obs: Tensor) -> Tensor:
@@ -17,7 +18,7 @@ def as_float(obs: Tensor) -> Tensor:
     return obs.float().div_(255.0) if obs.dtype == torch.uint8 else obs.float()
 
 
-class Torso(nn.Module):
+class Torso(nn.Module, ABC):
     """Observations to features. `carry` is the recurrent state, rows first, zeros where an episode starts."""
 
     out_dim: int
@@ -25,12 +26,13 @@ class Torso(nn.Module):
     def initial_carry(self, batch: int) -> Carry:
         return ()
 
-    def step(self, obs: Tensor, carry: Carry) -> tuple[Tensor, Carry]:  # [B, *O] -> [B, F]
-        raise NotImplementedError
+    @abstractmethod
+    def step(self, obs: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """[B, *O] -> [B, F], carry"""
 
+    @abstractmethod
     def unroll(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Carry]:
         """[T, B, *O], rows [B, ...], [T, B] -> [T, B, F], carry; a row's carry is zeroed where is_first."""
-        raise NotImplementedError
 
 
 class FeedForward(Torso):
@@ -41,6 +43,17 @@ class FeedForward(Torso):
 
     def unroll(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Carry]:
         return self(obs), carry
+
+
+def feed_forward(network: Network, spec: EnvSpec) -> FeedForward:
+    """A torso for rules that learn from single steps; a network that remembers is refused."""
+    torso = network.build(spec.obs_shape)
+    if not isinstance(torso, FeedForward):
+        raise ConfigError(
+            f"{type(network).__name__} remembers, but this algorithm learns from single steps drawn at random. "
+            f"Use MLP or CNN here, or PPO with {type(network).__name__}"
+        )
+    return torso
 
 
 class Network(ABC):

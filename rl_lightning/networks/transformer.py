@@ -12,6 +12,8 @@ from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.rnn import build_encoder
 from rl_lightning.types import Carry
 
+CHUNK = 64  # steps attended at once: dense products, and memory that grows with T and not with its square
+
 
 class WindowBlock(nn.Module):
     """Pre-norm attention of the newest token over its window, then a position-wise layer."""
@@ -23,24 +25,32 @@ class WindowBlock(nn.Module):
         self.query = nn.Linear(dim, dim)
         self.key_value = nn.Linear(dim, 2 * dim)
         self.out = nn.Linear(dim, dim)
-        self.age_bias = nn.Parameter(torch.zeros(heads, window))  # how much an age is listened to
-        self.age_key = nn.Parameter(0.02 * torch.randn(heads, dim // heads, window))  # ... by content
+        # how much each head listens to an age; they start with different reaches, the first the shortest
+        slopes = 2.0 ** -torch.arange(heads)
+        self.age_bias = nn.Parameter(-slopes.unsqueeze(1) * torch.arange(window))
         self.mix = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
 
     def forward(self, token: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
-        """token [T, B, D], memory [W-1+T, B, D], visible [T, B, W] -> [T, B, D]"""
-        steps, rows, dim = token.shape
-        window, width = visible.shape[-1], dim // self.heads
-        query = self.query(self.query_norm(token)).view(steps, rows, self.heads, 1, width)
-        key, value = self.key_value(self.key_norm(memory)).chunk(2, -1)
-        # each step sees W rows of the memory: views, not copies  [T, B, heads, D/heads, W]
-        key = key.unfold(0, window, 1).view(steps, rows, self.heads, width, window)
-        value = value.unfold(0, window, 1).view(steps, rows, self.heads, width, window)
-        scores = (query @ (key + self.age_key)).squeeze(-2) * width**-0.5 + self.age_bias
-        weights = scores.masked_fill(~visible.unsqueeze(2), float("-inf")).softmax(-1)  # [T, B, heads, W]
-        read = (value @ weights.unsqueeze(-1)).reshape(steps, rows, dim)
-        token = token + self.out(read)
+        """token [T, B, D], memory [W-1+T, B, D], visible [B, T, W-1+T] -> [T, B, D]"""
+        query = self._by_head(self.query(self.query_norm(token)))  # [B, heads, T, D/heads]
+        key, value = (self._by_head(part) for part in self.key_value(self.key_norm(memory)).chunk(2, -1))
+        scores = query @ key.mT * query.shape[-1] ** -0.5 + self._bias(len(token), len(memory))
+        weights = scores.masked_fill(~visible.unsqueeze(1), float("-inf")).softmax(-1)
+        token = token + self.out((weights @ value).permute(2, 0, 1, 3).flatten(2))
         return token + self.mix(self.mix_norm(token))
+
+    def _by_head(self, rows: Tensor) -> Tensor:  # [T, B, D] -> [B, heads, T, D/heads]
+        return rows.unflatten(-1, (self.heads, -1)).permute(1, 2, 0, 3)
+
+    def _bias(self, steps: int, length: int) -> Tensor:  # -> [heads, T, W-1+T]
+        age = ages(steps, length, self.age_bias.device)
+        return self.age_bias[:, age.clamp(0, self.age_bias.shape[1] - 1)]
+
+
+def ages(steps: int, length: int, device: torch.device) -> Tensor:
+    """Steps from each row of a memory to each of its last `steps` rows.  -> [T, length]"""
+    now = torch.arange(length - steps, length, device=device)
+    return now.unsqueeze(1) - torch.arange(length, device=device)
 
 
 class WindowTransformerNet(Torso):
@@ -80,11 +90,21 @@ class WindowTransformerNet(Torso):
         episode = is_first.long().cumsum(0)
         before = torch.where(past[..., -1] > 0, 0, -1)
         owner = torch.cat((before, episode))  # [W-1+T, B]
-        visible = owner.unfold(0, self.window, 1) == episode.unsqueeze(-1)  # [T, B, W]
-        token = encoded
+        features = [
+            self._attend(encoded[t : t + CHUNK], memory[t : t + CHUNK + self.window - 1], owner[t:])
+            for t in range(0, len(obs), CHUNK)
+        ]
+        return torch.cat(features), (self._next_carry(memory, owner, episode[-1]),)
+
+    def _attend(self, token: Tensor, memory: Tensor, owner: Tensor) -> Tensor:
+        """token [T, B, D], memory [W-1+T, B, D], owner [at least W-1+T, B] -> [T, B, D]"""
+        age = ages(len(token), len(memory), token.device)
+        owner = owner[: len(memory)].T  # [B, W-1+T]
+        same = owner[:, self.window - 1 :].unsqueeze(2) == owner.unsqueeze(1)
+        visible = same & (age >= 0) & (age < self.window)  # [B, T, W-1+T]
         for block in self.blocks:
             token = block(token, memory, visible)
-        return self.norm(token), (self._next_carry(memory, owner, episode[-1]),)
+        return self.norm(token)
 
     def _next_carry(self, memory: Tensor, owner: Tensor, current: Tensor) -> Tensor:
         keep = self.window - 1

@@ -74,7 +74,9 @@ class Collector:
             self.mask = self.mask.copy()
         return Steps(obs, action, reward, terminated, truncated, is_first, self.obs, ends, mask, self.mask)
 
-    def _finish(self, t: int, done: np.ndarray, infos: dict[str, Any], ends: list[tuple[int, int, np.ndarray]]) -> None:
+    def _finish(
+        self, t: int, done: np.ndarray, infos: dict[str, Any], ends: list[tuple[int, int, np.ndarray]]
+    ) -> None:
         for n in np.flatnonzero(done):
             ends.append((t, int(n), infos["final_obs"][n].copy()))
             self.episodes.append(episode_stats(infos["episode"], int(n)))

@@ -22,7 +22,9 @@ def random_actor(spec: EnvSpec) -> Act:
         if mask is None and spec.action_kind == "discrete":
             return torch.randint(spec.action_sizes[0], (n,), generator=generator), carry
         legal = torch.ones(n, spec.action_dim) if mask is None else mask.float()
-        columns = [torch.multinomial(part, 1, generator=generator) for part in legal.split(spec.action_sizes, 1)]
+        columns = [
+            torch.multinomial(part, 1, generator=generator) for part in legal.split(spec.action_sizes, 1)
+        ]
         action = torch.cat(columns, 1)
         return (action if spec.action_kind == "multi_discrete" else action[:, 0]), carry
 

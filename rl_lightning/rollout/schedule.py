@@ -40,7 +40,15 @@ class RunConfig:
     max_time: float | str | None = None
 
     def __post_init__(self) -> None:
-        for key in ("env_steps", "updates", "eval_every", "eval_episodes", "save_every", "save_minutes", "keep_every"):
+        for key in (
+            "env_steps",
+            "updates",
+            "eval_every",
+            "eval_episodes",
+            "save_every",
+            "save_minutes",
+            "keep_every",
+        ):
             value = getattr(self, key)
             if value is not None and value <= 0:
                 raise ConfigError(f"run.{key} is {value}; it must be positive, or null for none")
@@ -56,7 +64,9 @@ class RunConfig:
                 return hours * 3600 + minutes * 60 + seconds
             return float(self.max_time) * 3600
         except ValueError:
-            raise ConfigError(f"run.max_time is {self.max_time!r}; write hours (1.5) or HH:MM:SS (01:30:00)") from None
+            raise ConfigError(
+                f"run.max_time is {self.max_time!r}; write hours (1.5) or HH:MM:SS (01:30:00)"
+            ) from None
 
 
 def crossed(before: int, after: int, every: int | None) -> bool:
@@ -64,7 +74,7 @@ def crossed(before: int, after: int, every: int | None) -> bool:
     return bool(every) and after // every > before // every  # type: ignore[operator]
 
 
-class Schedule:
+class RunSchedule:
     """The two clocks, how far the run is, and what is due.
 
     Args:

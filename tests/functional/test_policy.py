@@ -110,7 +110,9 @@ def test_squashed_density_is_the_numerical_change_of_variables(mean, log_std, no
 def test_squashed_sample_and_log_prob_agree():
     mean, log_std, noise = 0.5 * torch.randn(3, 100, 3, generator=generator())
     action, log_prob = policy.squashed_sample(mean, log_std, noise)
-    torch.testing.assert_close(policy.squashed_log_prob(mean, log_std, action), log_prob, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(
+        policy.squashed_log_prob(mean, log_std, action), log_prob, atol=1e-3, rtol=1e-3
+    )
 
 
 def test_squashed_log_prob_stays_finite_in_the_tails():
@@ -132,7 +134,7 @@ def test_ppo_loss_of_an_unchanged_policy():
 
 
 def test_ppo_gradient_is_zero_for_clipped_samples():
-    """Ratios 1.5, 0.5, 1.5, 0.5 with advantages +, -, -, +: the first two are clipped, the last two are not."""
+    """Ratios 1.5, 0.5, 1.5, 0.5 with advantages +, -, -, +: only the first two are clipped."""
     log_prob = torch.tensor([1.5, 0.5, 1.5, 0.5]).log().requires_grad_()
     advantage = torch.tensor([1.0, -1.0, -1.0, 1.0])
     loss, _, clipped = policy.ppo_loss(log_prob, torch.zeros(4), advantage, 0.2)

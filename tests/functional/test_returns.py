@@ -81,7 +81,7 @@ def test_gae_is_the_discounted_sum_of_errors(seed, steps, lam):
     reward, value, next_value, terminated, done = rollout(seed, steps)
     next_value = torch.randn_like(next_value)  # also where the values of neighbouring rows disagree
     advantage, _ = returns.gae(reward, value, next_value, terminated, done, GAMMA, lam)
-    delta = reward + GAMMA * ~terminated * next_value - value
+    delta = reward + GAMMA * (~terminated).double() * next_value - value
     for i in range(reward.shape[1]):
         for t in range(steps):
             total, weight = 0.0, 1.0

@@ -8,7 +8,10 @@ from rl_lightning.functional import value
 
 def test_td_target_bootstraps_unless_terminated():
     target = value.td_target(
-        torch.tensor([1.0, 1.0]), torch.tensor([10.0, 10.0]), torch.tensor([0.0, 1.0]), torch.tensor([0.9, 0.9])
+        torch.tensor([1.0, 1.0]),
+        torch.tensor([10.0, 10.0]),
+        torch.tensor([0.0, 1.0]),
+        torch.tensor([0.9, 0.9]),
     )
     assert target.tolist() == pytest.approx([10.0, 1.0])
 

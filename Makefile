@@ -1,0 +1,52 @@
+# `make run` and `make test` install everything they need into .venv; nothing else has to be known.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help install run test slow lint format bench docs clean
+
+help:
+	@echo "make run      train PPO on CartPole to 475 and more, in about a minute"
+	@echo "make test     ruff, mypy and the default tests"
+	@echo "make slow     the long learning runs"
+	@echo "make lint     ruff and mypy alone;  make format  lets ruff repair"
+	@echo "make bench    ratios against other libraries, each in a venv of its own"
+	@echo "make docs     write docs/options.md anew"
+	@echo "make install  everything into .venv;  make clean  removes it"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(BIN)/python -m pip install --progress-bar on --quiet -e '.[all,dev]'
+	@touch $(STAMP)
+
+run: install
+	@$(BIN)/rl fit --config ppo/cartpole
+
+test: lint
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+slow: install
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 2
+
+lint: install
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy rl_lightning
+
+format: install
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: install
+	@$(BIN)/python benchmarks/run.py
+
+docs: install
+	@$(BIN)/python docs/make_options.py
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,70 @@
+"""`rl fit --dry_run`: what would be trained, in shapes, bytes and budgets, without training it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import yaml
+
+from rl_lightning.cli.compose import find
+from rl_lightning.cli.lightning import RLCLI
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.plot import short
+from rl_lightning.experiments.runs import redact
+
+
+def describe(cli: RLCLI, names: list[str]) -> str:
+    """The resolved config, then the shapes, parameters and memory that follow from it."""
+    try:
+        cli.build(meta=True)  # weights of any size, no memory
+    except (NotImplementedError, RuntimeError):  # a network that computes with its weights while it is made
+        cli.build()
+    spec, data, model = cli.datamodule.spec, cli.datamodule, cli.model
+    lines = [yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip(), ""]
+    lines.append(f"observation  {list(spec.obs_shape)} {spec.obs_dtype}")
+    sizes = f" of {list(spec.action_sizes)}" if spec.action_sizes else ""
+    lines.append(f"action       {spec.action_kind} {list(spec.action_shape)}{sizes}")
+    for name, child in model.named_children():
+        count = sum(weight.numel() for weight in child.parameters())
+        if count:
+            lines.append(f"parameters   {short(count):>7}  {name}")
+    total = sum(weight.numel() for weight in model.parameters())
+    lines.append(f"parameters   {short(total):>7}  in all, {4 * total / 2**20:.1f} MB in fp32")
+    lines += buffer_lines(data)
+    run = cli.config.run
+    lines.append(f"budget       env_steps {run.env_steps}, updates {run.updates}, max_time {run.max_time}")
+    note = expected_time(names)
+    return "\n".join([*lines, *([f"shipped as   {note}"] if note else []), "nothing was trained"])
+
+
+def buffer_lines(data: Any) -> list[str]:
+    """Memory of the replay buffer, made for a moment: pages that are never written cost nothing."""
+    recipe = vars(data).get("recipe")
+    if recipe is None:
+        return []
+    buffer = recipe.build(data.spec, data.num_envs)
+    return [f"buffer       {short(buffer.capacity)} rows, {size_of(buffer) / 2**20:.0f} MB"]
+
+
+def size_of(value: Any, depth: int = 4) -> int:
+    """Bytes of all tensors and arrays that hang on an object."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size()
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes)
+    if depth == 0:
+        return 0
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    attributes = vars(value).values() if hasattr(value, "__dict__") and not isinstance(value, type) else ()
+    return sum(size_of(item, depth - 1) for item in (*inside, *attributes))
+
+
+def expected_time(names: list[str]) -> str:
+    """What the header of the first config says about needs and time."""
+    try:
+        with open(find(names[0]), encoding="utf-8") as file:
+            first = file.readline().strip()
+    except (ConfigError, IndexError):
+        return ""
+    return first.lstrip("# ").strip() if first.startswith("#") else ""

@@ -1,0 +1,207 @@
+"""`rl validate`, `rl test`, `rl predict`, `rl play`: a finished agent, looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rl_lightning.cli.compose import compose
+from rl_lightning.cli.flags import Parsed, parse
+from rl_lightning.cli.options import OWN_SWITCHES
+from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.experiments.runs import Run, now, resolve, write_json
+
+if TYPE_CHECKING:
+    from rl_lightning.cli.lightning import RLCLI
+
+TAKES = ("config", "import", "checkpoint", "episodes", "output", "render")
+TEST_EPISODES = 20
+PLAY_EPISODES = 10
+PLAY_SEED = 1000
+
+
+class Agent(NamedTuple):
+    """A built model with its data, and where its weights came from."""
+
+    cli: RLCLI
+    run: Run | None
+    title: str
+
+
+def validate(words: list[str]) -> int:
+    agent = load(parse(words, TAKES, OWN_SWITCHES, config=True, command="validate"), "last", None)
+    trainer = agent.cli.make_trainer([], [], limit_val_batches=1)
+    trainer.validate(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
+    print(statistics(agent.title, agent.cli.model.evaluated))
+    return 0
+
+
+def test(words: list[str]) -> int:
+    parsed = parse(words, TAKES, OWN_SWITCHES, config=True, command="test")
+    if not parsed.words:
+        raise ConfigError("rl test needs a run; see them with: rl list")
+    agent = load(parsed, "best", TEST_EPISODES)
+    trainer = agent.cli.make_trainer([], [], limit_test_batches=1)
+    trainer.test(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
+    episodes = agent.cli.model.evaluated
+    print(statistics(agent.title, episodes))
+    if agent.run is not None:
+        path = Path(parsed.get("output") or agent.run.folder / "test.json")
+        rows = [{"return": e.episode_return, "length": e.length, "seed": e.seed, **e.extra} for e in episodes]
+        write_json(path, {"checkpoint": agent.title, "made": now(), **numbers(episodes), "episodes": rows})
+        print(path)
+    return 0
+
+
+def play(words: list[str]) -> int:
+    parsed = parse(words, (*TAKES, "seed"), ("no_video",), config=True, command="play")
+    if not parsed.words:
+        raise ConfigError("rl play needs a run; see them with: rl list")
+    if parsed.get("render"):
+        from rl_lightning.cli.fit import check_display
+
+        check_display(parsed.get("render") or "")
+    count, seed = parsed.integer("episodes", PLAY_EPISODES), parsed.integer("seed", PLAY_SEED, least=0)
+    agent = load(parsed, "best", count)
+    data, model = agent.cli.datamodule, agent.cli.model
+    if parsed.get("render"):
+        from rl_lightning.envs.make import make_envs
+
+        envs = make_envs(data.env, 1, "sync", render_mode="human", training=False)
+    else:
+        envs = data.eval_envs(count)
+    if envs is None:
+        raise ConfigError(f"{type(data).__name__} has no env to play in")
+    try:
+        print(statistics(agent.title, model.play(envs, count, seed)))
+    finally:
+        envs.close()
+    if not parsed.get("render") and not parsed.has("no_video"):
+        print(film(agent, seed, parsed.get("output")))
+    return 0
+
+
+def film(agent: Agent, seed: int, output: str | None) -> str:
+    """An mp4 of one episode; an env that cannot draw is no reason to fail."""
+    from rl_lightning.rollout.video import record_episode, write_video
+
+    assert agent.run is not None
+    path = Path(output) if output else agent.run.folder / "videos" / "play.mp4"
+    try:
+        env = agent.cli.datamodule.render_env()
+        try:
+            frames, fps = record_episode(agent.cli.model, env, seed)
+        finally:
+            env.close()
+    except Exception as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"no video: this env cannot draw here ({first}); rl doctor says what is missing"
+    return str(write_video(frames, path, fps))
+
+
+def predict(words: list[str]) -> int:
+    parsed = parse(words, (*TAKES, "data"), OWN_SWITCHES, config=True, command="predict")
+    if not parsed.words:
+        raise ConfigError("rl predict needs a run; see them with: rl list")
+    source = parsed.get("data")
+    if (source is None) == (parsed.get("episodes") is None):
+        raise ConfigError("rl predict takes either --data FILE.npz or --episodes N")
+    from rl_lightning.cli import prediction
+
+    observations = prediction.read(source) if source is not None else None
+    count = parsed.integer("episodes", 1)
+    agent = load(parsed, "best", count)
+    if observations is not None:
+        arrays = prediction.for_rows(agent.cli.model, agent.cli.datamodule, observations, str(source))
+    else:
+        arrays = prediction.along_episodes(agent.cli.model, agent.cli.datamodule, count)
+    assert agent.run is not None
+    path = prediction.write(arrays, Path(parsed.get("output") or agent.run.folder / "predictions.npz"))
+    print(f"{len(arrays['action'])} actions -> {path}" if "action" in arrays else str(path))
+    return 0
+
+
+def load(parsed: Parsed, which: str, episodes: int | None) -> Agent:
+    """The agent of a run (its config, then the flags) with a checkpoint's weights; or a config's own."""
+    from rl_lightning.cli.fit import check_imports, parse_config
+
+    if len(parsed.words) > 1:
+        raise ConfigError(f"one run at a time, not {len(parsed.words)}")
+    run = resolve(parsed.words[0]) if parsed.words else None
+    if run is None and not parsed.all("config"):
+        raise ConfigError("which agent? Give a run or --config NAME")
+    checkpoint = None
+    if run is not None:
+        check_imports(run.read(), parsed)
+        checkpoint = run.checkpoint(parsed.get("checkpoint") or which)
+    base = [str(run.config_file)] if run is not None else []
+    cli = parse_config(compose([*base, *parsed.all("config")]), parsed)
+    given = parsed.integer("episodes", episodes or 0, least=1) if parsed.get("episodes") or episodes else 0
+    if given:
+        cli.config.run.eval_episodes = given
+    cli.build()
+    if checkpoint is not None:
+        load_weights(cli.model, checkpoint)
+    name = (
+        f"{run.name} · {checkpoint.name}" if run and checkpoint else f"{parsed.all('config')[-1]}, untrained"
+    )
+    return Agent(cli, run, f"{name} · {type(cli.model).__name__} on {cli.datamodule.spec.env_id}")
+
+
+def load_weights(model: Any, path: Path) -> None:
+    """Weights only: plain tensors, never code."""
+    import pickle
+
+    import torch
+
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        weights = state["state_dict"]
+    except (
+        OSError,
+        EOFError,
+        RuntimeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        pickle.UnpicklingError,
+    ) as error:
+        if isinstance(error, pickle.UnpicklingError) and "Weights only" in str(error):
+            raise ResumeError(f"{path}: holds more than weights and plain values; refused") from error
+        raise ResumeError(f"{path}: is damaged or no checkpoint ({type(error).__name__})") from error
+    try:
+        model.load_state_dict(weights)
+    except (RuntimeError, AttributeError, TypeError) as error:
+        lines = [line.strip() for line in str(error).splitlines()[1:3]] or [str(error)]
+        text = f"{path}: does not fit this {type(model).__name__}. Was the network or env changed?"
+        raise ResumeError(f"{text}\n{lines[0][:200]}") from error
+
+
+def numbers(episodes: Sequence[Any]) -> dict[str, Any]:
+    from rl_lightning.functional.scores import bootstrap_interval, iqm, mean, std
+
+    returns = [episode.episode_return for episode in episodes]
+    low, high = bootstrap_interval(returns, statistic=mean)
+    found = {"mean": mean(returns), "std": std(returns), "iqm": iqm(returns), "low": low, "high": high}
+    found |= {
+        "min": min(returns),
+        "max": max(returns),
+        "length": mean([episode.length for episode in episodes]),
+    }
+    return found | {key: mean([episode.extra[key] for episode in episodes]) for key in episodes[0].extra}
+
+
+def statistics(title: str, episodes: Sequence[Any]) -> str:
+    """Mean, IQM and 95 % interval of the returns, and the means of what else was tracked."""
+    found = numbers(episodes)
+    interval = f"{found['low']:.2f} to {found['high']:.2f}"
+    extra = [f"{key} {found[key]:.3g}" for key in episodes[0].extra]
+    return "\n".join(
+        [
+            f"{title} · {len(episodes)} episodes",
+            f"return  mean {found['mean']:.2f}  IQM {found['iqm']:.2f}  95 % interval {interval}",
+            f"        std {found['std']:.2f}  min {found['min']:.2f}  max {found['max']:.2f}",
+            "length  " + "  ".join([f"mean {found['length']:.1f}", *extra]),
+        ]
+    )

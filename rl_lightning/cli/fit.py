@@ -1,0 +1,199 @@
+"""`rl fit` and `rl resume`: from a command line to a finished run folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from rl_lightning.cli.compose import Config, compose
+from rl_lightning.cli.flags import Parsed, normalize, parse, seed_list
+from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.names import check_run_name, slug
+from rl_lightning.experiments.runs import (
+    Run,
+    claim,
+    logs_root,
+    new_record,
+    redact,
+    redact_words,
+    resolve,
+)
+
+if TYPE_CHECKING:
+    from rl_lightning.cli.lightning import RLCLI
+
+
+def fit(words: list[str]) -> int:
+    parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit")
+    names = [*parsed.words, *parsed.all("config")]
+    if not names and not any(flag.startswith("--model") for flag in parsed.config_flags):
+        raise ConfigError("nothing to train: rl fit --config NAME, e.g. ppo/cartpole; see: rl list configs")
+    config = compose(names)
+    if "stages" in config:
+        raise ConfigError(f"{names[-1]} is a pipeline of stages; run its stages one by one with this version")
+    name = given_name(parsed, config)
+    for_show = parsed.has("dry_run") or parsed.has("print_config")
+    if parsed.get("seeds") and not for_show:
+        from rl_lightning.cli.group import run_group
+
+        seeds, jobs = seed_list(parsed.get("seeds") or ""), parsed.integer("jobs", 1)
+        return run_group(normalize(words), name, stem_of(names, config), seeds, jobs)
+    if name is not None and not for_show and "LOCAL_RANK" not in os.environ:
+        refuse_used(name)
+    cli = parse_config(config, parsed)
+    if parsed.has("print_config"):
+        print(yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip())
+        return 0
+    if parsed.has("dry_run"):
+        from rl_lightning.cli.dry_run import describe
+
+        print(describe(cli, names))
+        return 0
+    return train(cli, parsed, name, stem_of(names, config))
+
+
+def resume(words: list[str]) -> int:
+    parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="resume")
+    if len(parsed.words) != 1:
+        raise ConfigError("rl resume takes one run; see them with: rl list")
+    run = resolve(parsed.words[0])
+    record = run.read()
+    if record.get("status") == "running" and alive(record):
+        raise ConfigError(f"run '{run.name}' is being trained by process {record['pid']}")
+    check_imports(record, parsed)
+    checkpoint = run.checkpoint(parsed.get("checkpoint") or "last")
+    cli = parse_config(compose([str(run.config_file), *parsed.all("config")]), parsed)
+    return train(cli, parsed, run.name, run.name, run, checkpoint)
+
+
+def parse_config(config: Config, parsed: Parsed) -> RLCLI:
+    """The strict parse; from here on torch is loaded."""
+    from rl_lightning.cli.lightning import RLCLI, allow_imports
+
+    allow_imports(parsed.all("import"))
+    cli = RLCLI(config, parsed.config_flags)
+    if parsed.has("debug"):
+        from rl_lightning.cli.shrink import shrink
+
+        shrink(cli.config, parsed.config_flags)
+    return cli
+
+
+def train(
+    cli: RLCLI,
+    parsed: Parsed,
+    name: str | None,
+    stem: str,
+    run: Run | None = None,
+    checkpoint: Path | None = None,
+) -> int:
+    """Builds, trains and closes the run's record, whatever happens."""
+    from rl_lightning.cli.training import Training
+
+    saved = cli.plain()
+    if parsed.get("render"):
+        watch(cli, parsed.get("render") or "")
+    run_config = cli.config.run
+    if run_config.env_steps is None and run_config.updates is None and run_config.max_time is None:
+        raise ConfigError("the run has no end: give it --env_steps, --updates or --max_time")
+    cli.build()
+    fresh = run is None and "LOCAL_RANK" not in os.environ
+    if run is None:
+        run = join() or claim(name, stem)
+    try:
+        if fresh:
+            start_record(run, cli, saved, parsed)
+        training = Training(cli, run, redact(saved), debug=parsed.has("debug"))
+    except Exception:
+        if fresh:
+            shutil.rmtree(run.folder, ignore_errors=True)  # made a moment ago, and nothing was trained in it
+        raise
+    os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
+    return training.fit(checkpoint)
+
+
+def start_record(run: Run, cli: RLCLI, saved: Config, parsed: Parsed) -> None:
+    """Writes config.yaml and the first run.json."""
+    import torch
+
+    text = yaml.safe_dump(redact(saved), sort_keys=False)
+    run.config_file.write_text(f"# rl fit --config {run.config_file}\n{text}", encoding="utf-8")
+    record = new_record(
+        saved, parsed.get("group"), ["rl", "fit", *redact_words(parsed.raw)], torch.get_num_threads()
+    )
+    run.update(**record, imports=parsed.all("import"), pid=os.getpid(), host=os.uname().nodename)
+
+
+def join() -> Run | None:
+    """The run that the first rank made, for the others."""
+    folder = os.environ.get("RL_RUN_DIR")
+    return Run(Path(folder)) if folder and "LOCAL_RANK" in os.environ else None
+
+
+def given_name(parsed: Parsed, config: Config) -> str | None:
+    """The name that flags or config ask for, checked; None for a fresh one."""
+    named = [flag.partition("=")[2] for flag in parsed.config_flags if flag.startswith("--run.name=")]
+    name: Any = named[-1] if named else (config.get("run") or {}).get("name")
+    return None if name is None or name == "null" else check_run_name(str(name))
+
+
+def refuse_used(name: str) -> None:
+    """Says so before torch is loaded; `claim` decides for good."""
+    if (logs_root() / name).exists():
+        claim(name, name)
+
+
+def stem_of(names: list[str], config: Config) -> str:
+    """What a fresh name is made of: the first config (a run's own gives the run's stem), or the algorithm."""
+    if not names:
+        return slug(str((config.get("model") or {}).get("class_path", "run")).rpartition(".")[2].lower())
+    path = Path(names[0])
+    if path.name in ("config.yaml", "config.yml") and path.parent.name:
+        return slug(path.parent.name).rstrip("0123456789").rstrip("-") or "run"
+    return slug(path.stem if path.suffix in (".yaml", ".yml") and path.is_file() else names[0])
+
+
+def check_imports(record: dict[str, Any], parsed: Parsed) -> None:
+    """A run folder never decides what is imported: the user does, and is told what the run had."""
+    missing = [name for name in record.get("imports") or [] if name not in parsed.all("import")]
+    if missing:
+        flags = " ".join(f"--import {name}" for name in missing)
+        raise ConfigError(f"this run was made with code of yours; if you trust it, add: {flags}")
+
+
+def alive(record: dict[str, Any]) -> bool:
+    """Whether the process of a record still runs on this machine."""
+    if record.get("host") != os.uname().nodename or not isinstance(record.get("pid"), int):
+        return False
+    try:
+        os.kill(record["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def watch(cli: RLCLI, mode: str) -> None:
+    """One env that draws itself while it trains."""
+    check_display(mode)
+    arguments = cli.config.data.init_args
+    if "env" not in arguments:
+        raise ConfigError("--render: this data has no env to draw")
+    arguments.env.kwargs = {**(arguments.env.kwargs or {}), "render_mode": mode}
+    for key, value in (("num_envs", 1), ("vectorization", "sync")):
+        if key in arguments:
+            arguments[key] = value
+
+
+def check_display(mode: str) -> None:
+    if mode != "human":
+        raise ConfigError(f"--render takes human, not '{mode}'")
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        raise ConfigError("--render human: there is no display here; `rl play RUN` writes an mp4 instead")

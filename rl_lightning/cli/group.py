@@ -1,0 +1,105 @@
+"""`--seeds`: one child process per seed, and what they say together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from rl_lightning.cli.flags import without
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.names import check_run_name
+from rl_lightning.experiments.runs import Run, fresh_name, logs_root
+
+
+def run_group(words: list[str], name: str | None, stem: str, seeds: list[int], jobs: int) -> int:
+    """Trains every seed, `jobs` at a time; the group's scores at the end."""
+    group = name or fresh_name(stem)
+    members = {seed: check_run_name(f"{group}-s{seed}") for seed in seeds}
+    used = [member for member in members.values() if (logs_root() / member).exists()]
+    if used:
+        raise ConfigError(
+            f"run name '{used[0]}' is in use. Continue it with: rl resume {used[0]}\nor choose another --name"
+        )
+    rest = without(words, ("seeds", "jobs", "name", "run.name", "seed", "seed_everything", "group"))
+    cores = os.cpu_count() or 1
+    if jobs > 1 and not any(word.startswith("--threads") for word in rest):
+        rest += ["--threads", str(max(1, cores // jobs))]
+    fit = [sys.executable, "-m", "rl_lightning.cli", "fit"]
+    commands = {
+        seed: [*fit, *rest, "--name", member, "--seed_everything", str(seed), "--group", group]
+        for seed, member in members.items()
+    }
+    codes = run_all(commands, jobs)
+    print(summary(group, members))
+    failed = {seed: code for seed, code in codes.items() if code}
+    if failed:
+        listing = ", ".join(f"seed {seed} (exit {code})" for seed, code in failed.items())
+        print(f"not finished: {listing}", file=sys.stderr)
+    return next(iter(failed.values()), 0)
+
+
+def run_all(commands: dict[int, list[str]], jobs: int) -> dict[int, int]:
+    """Exit code of every command. A signal goes to all that run; the rest is not started."""
+    waiting = list(commands)
+    running: dict[int, subprocess.Popen[str]] = {}
+    codes: dict[int, int] = {}
+    stopped: list[int] = []
+
+    def stop(number: int, frame: Any) -> None:
+        stopped.append(number)
+        if number == signal.SIGTERM:  # Ctrl-C reaches the children by itself
+            for process in running.values():
+                process.send_signal(number)
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        while running or (waiting and not stopped):
+            while waiting and len(running) < jobs and not stopped:
+                seed = waiting.pop(0)
+                running[seed] = start(commands[seed], f"[s{seed}] " if jobs > 1 else "")
+            for seed, process in list(running.items()):
+                if process.poll() is not None:
+                    codes[seed] = process.returncode if process.returncode >= 0 else 128 - process.returncode
+                    del running[seed]
+            time.sleep(0.05)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    return codes | {seed: 128 + stopped[0] for seed in waiting if stopped}
+
+
+def start(command: list[str], prefix: str) -> subprocess.Popen[str]:
+    """One child: with the terminal to itself, or with its lines marked when several share it."""
+    if not prefix:
+        return subprocess.Popen(command, text=True)
+    process = subprocess.Popen(
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=1
+    )
+
+    def copy() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(prefix + line.rstrip(), flush=True)
+
+    threading.Thread(target=copy, daemon=True).start()
+    return process
+
+
+def summary(group: str, members: dict[int, str]) -> str:
+    """Mean and bootstrap interval, over seeds, of the best and of the last-10 score."""
+    from rl_lightning.functional.scores import bootstrap_interval, mean
+
+    records = [Run(logs_root() / name).read() for name in members.values()]
+    finished = sum(record.get("status") == "finished" for record in records)
+    lines = [f"group {group}: {finished} of {len(records)} seeds finished"]
+    for key, label in (("best", "best"), ("last10", "last-10")):
+        values = [record[key] for record in records if record.get(key) is not None]
+        if values:
+            low, high = bootstrap_interval(values, statistic=mean)
+            lines.append(f"  {label:8} mean {mean(values):.1f}, 95 % interval {low:.1f} to {high:.1f}")
+    return "\n".join([*lines, f"  rl plot {group} draws them"])

@@ -1,0 +1,123 @@
+"""Greedy actions of an agent, for rows of a file or along episodes, in the env's own scale."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_lightning.envs.make import make_env, make_envs
+from rl_lightning.errors import DataError
+
+KEYS = ("obs", "observations", "observation")
+BATCH = 1024
+
+
+def read(path: str) -> dict[str, np.ndarray]:
+    """Arrays of an .npz (or a single .npy); nothing that would run code is accepted."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        arrays = (
+            {"obs": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+        )
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except Exception as error:  # numpy and zipfile raise a dozen kinds for damaged files
+        raise DataError(f"{path}: is no plain .npz ({type(error).__name__}: {error})") from None
+    name = next((key for key in KEYS if key in arrays), None)
+    if name is None:
+        raise DataError(f"{path}: has no array 'obs' (found {', '.join(sorted(arrays)) or 'nothing'})")
+    return {**arrays, "obs": arrays[name]}
+
+
+def for_rows(model: Any, data: Any, arrays: dict[str, np.ndarray], source: str) -> dict[str, np.ndarray]:
+    """One action per row. An agent with memory reads them in order and forgets where `is_first` is set."""
+    spec, obs = data.spec, arrays["obs"]
+    if obs.shape[1:] != tuple(spec.obs_shape) or not np.issubdtype(obs.dtype, np.number):
+        raise DataError(
+            f"{source}: obs is {obs.dtype} {list(obs.shape)}, expected rows of {list(spec.obs_shape)}"
+        )
+    if not np.isfinite(obs).all():
+        raise DataError(f"{source}: obs has values that are not finite")
+    rows = torch.from_numpy(np.ascontiguousarray(obs, np.uint8 if spec.obs_dtype == "uint8" else np.float32))
+    mask = torch.from_numpy(arrays["action_mask"].astype(bool)) if "action_mask" in arrays else None
+    if spec.action_mask and mask is None:
+        raise DataError(f"{source}: this env restricts its actions, so the file needs an 'action_mask'")
+    size = 1 if model.initial_carry(1) else BATCH
+    is_first = arrays.get("is_first", np.zeros(len(rows), bool)).astype(bool)
+    carry, found = model.initial_carry(size), []
+    model.eval()
+    with torch.no_grad():
+        for start in range(0, len(rows), size):
+            batch = rows[start : start + size]
+            if size > 1 or is_first[start]:
+                carry = model.initial_carry(len(batch))
+            legal = None if mask is None else mask[start : start + size]
+            action, carry = model.act(batch, carry, None, legal)
+            found.append(action.cpu().numpy())
+    chosen = np.concatenate(found) if found else np.zeros((0, *spec.action_shape), np.float32)
+    return own_scale(data, chosen)
+
+
+def along_episodes(model: Any, data: Any, episodes: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Observations, actions, rewards and ends of whole episodes, one after the other."""
+    columns: dict[str, list[Any]] = {
+        key: [] for key in ("obs", "reward", "terminated", "truncated", "episode")
+    }
+    chosen = []
+    envs = make_envs(data.env, 1, "sync", training=False)
+    model.eval()
+    try:
+        with torch.no_grad():
+            for episode in range(episodes):
+                obs, infos = envs.reset(seed=seed + episode)
+                carry, ended = model.initial_carry(1), False
+                while not ended:
+                    legal = (
+                        torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
+                    )
+                    action, carry = model.act(torch.from_numpy(obs.copy()), carry, None, legal)
+                    chosen.append(action.cpu().numpy()[0])
+                    columns["obs"].append(obs[0].copy())
+                    obs, reward, terminated, truncated, infos = envs.step(action.cpu().numpy())
+                    row = {"reward": reward[0], "terminated": terminated[0], "truncated": truncated[0]}
+                    for key, value in {**row, "episode": episode}.items():
+                        columns[key].append(value)
+                    ended = bool(terminated[0] or truncated[0])
+    finally:
+        envs.close()
+    return {
+        **own_scale(data, np.stack(chosen)),
+        **{key: np.asarray(column) for key, column in columns.items()},
+    }
+
+
+def own_scale(data: Any, actions: np.ndarray) -> dict[str, np.ndarray]:
+    """Actions as the env itself takes them; one array per part where they have named parts."""
+    env = make_env(data.env)
+    try:
+        decoded = env.codec.decode_batch(actions)
+    finally:
+        env.close()
+    if decoded and isinstance(decoded[0], dict):
+        return {f"action/{key}": np.stack([row[key] for row in decoded]) for key in decoded[0]}
+    if decoded and isinstance(decoded[0], tuple):
+        return {f"action/{i}": np.stack([row[i] for row in decoded]) for i in range(len(decoded[0]))}
+    return {"action": np.asarray(decoded) if len(decoded) else actions}
+
+
+def write(arrays: dict[str, np.ndarray], path: Path) -> Path:
+    """An .npz, renamed into place when it is whole."""
+    path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+        with open(temporary, "wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        os.replace(temporary, path)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
+    return path

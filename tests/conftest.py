@@ -1,0 +1,20 @@
+"""What every test stands on: one thread, quiet Lightning, and the small envs of contracts/toys.py."""
+
+import logging
+import os
+import warnings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+from hypothesis import HealthCheck, settings
+
+torch.set_num_threads(1)
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+warnings.filterwarnings("ignore", module="lightning")
+
+# Fixed examples: a test that fails now and then is worse than one that looks at fewer cases.
+settings.register_profile(
+    "fixed", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("fixed")

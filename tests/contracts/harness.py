@@ -1,0 +1,125 @@
+"""Ways to run an algorithm from a test: the whole Trainer, or the same loop bare."""
+
+import csv
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+from contracts.cases import Case
+from lightning.pytorch import Trainer
+
+from rl_lightning.callbacks import Control, Evaluate, LogConfig, default_callbacks, make_loggers
+from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.seeding import seed_globals
+
+
+class Fitted(NamedTuple):
+    model: Any
+    data: Any
+    trainer: Trainer
+    folder: Path | None
+
+    @property
+    def evaluation(self) -> Evaluate:
+        return next(item for item in self.trainer.callbacks if isinstance(item, Evaluate))
+
+
+def fit(
+    case: Case,
+    run: RunConfig,
+    seed: int = 0,
+    folder: Path | None = None,
+    callbacks: list[Any] | None = None,
+    **trainer: Any,
+) -> Fitted:
+    """One fit as `rl fit` does it; without a folder nothing is written and nothing evaluated."""
+    seed_globals(seed)
+    data = case.data()
+    model = case.model(data.spec)
+    data.configure(run, seed)
+    loggers: Any = False
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        log = LogConfig(tensorboard=False, every=max(1, (run.env_steps or 100) // 5))
+        loggers = make_loggers(folder, log, "task", "group", "name", [])
+        callbacks = default_callbacks(folder, log) if callbacks is None else callbacks
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    engine = Trainer(
+        max_epochs=-1,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        accelerator="cpu",
+        logger=loggers,
+        callbacks=[Control()] if callbacks is None else callbacks,
+        default_root_dir=folder,
+        **quiet,
+        **trainer,
+    )
+    engine.fit(model, datamodule=data)
+    return Fitted(model, data, engine, folder)
+
+
+class Bare(NamedTuple):
+    """A module and its data in the loop of a Trainer, without one."""
+
+    model: Any
+    data: Any
+    optimizers: list[Any]
+
+    def block(self) -> Any:
+        """The next block that teaches something; turns that only collect are passed over."""
+        for _ in range(1000):
+            block = self.data.next_block()
+            if block.updates:
+                return block
+        raise AssertionError("no block with updates")
+
+    def learn(self, block: Any) -> None:
+        self.model.training_step(block, 0)
+
+
+def bare(case: Case, run: RunConfig | None = None, seed: int = 0) -> Bare:
+    seed_globals(seed)
+    data = case.data()
+    model = case.model(data.spec)
+    data.configure(run or RunConfig(env_steps=100_000), seed)
+    trainer: Any = SimpleNamespace(lightning_module=model, global_rank=0, world_size=1, datamodule=data)
+    data.trainer = model.trainer = trainer
+    data.setup("fit")
+    return Bare(model, data, set_optimizers(model))
+
+
+def set_optimizers(model: Any) -> list[Any]:
+    """Makes the module's optimizers and hands them to it as a Trainer would."""
+    made = model.configure_optimizers()
+    optimizers = [] if made is None else list(made) if isinstance(made, list | tuple) else [made]
+    model.raw_optimizers = lambda: optimizers
+    return optimizers
+
+
+def weights(model: Any) -> dict[str, torch.Tensor]:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def differing(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> set[str]:
+    """Names of the tensors that are not bit for bit the same."""
+    assert before.keys() == after.keys(), before.keys() ^ after.keys()
+    return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+def metrics(folder: Path) -> list[dict[str, str]]:
+    """metrics.csv without what the clock on the wall says."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+
+
+def column(folder: Path, name: str) -> list[float]:
+    return [float(row[name]) for row in metrics(folder) if row.get(name)]
+
+
+def updates_due(ratio: float, steps: int, start: int) -> int:
+    return math.floor(ratio * max(0, steps - start))
