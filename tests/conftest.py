@@ -10,7 +10,8 @@ import torch
 from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+for _name in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", module="lightning")
 
 # Fixed examples: a test that fails now and then is worse than one that looks at fewer cases.

@@ -95,7 +95,7 @@ class DQN(RLModule):
         error = value - target
         loss = (batch.weight * self._penalty(error)).mean()
         (optimizer,) = self.raw_optimizers()
-        set_lr(optimizer, self.lr_schedule.value(self.lr, self.progress))
+        set_lr(optimizer, self.lr_schedule, self.progress)
         step(optimizer, loss, self.max_grad_norm)
         self._copy()
         return {"train/loss": loss, "train/q": value.mean(), "priority": error.detach().abs()}

@@ -9,7 +9,9 @@ from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.optim import Optimizer
 
+from rl_lightning import interrupt
 from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.collect import Act
 from rl_lightning.rollout.evaluate import evaluate, summarize
 from rl_lightning.seeding import derive
 from rl_lightning.types import Block, Carry, EnvSpec, EpisodeStats
@@ -33,6 +35,7 @@ class RLModule(LightningModule):
         super().__init__()
         self.automatic_optimization = False
         self.spec = spec
+        self.phase: Any = None  # in a phase: its fields and progress
         self.progress = 0.0  # share of the budget spent when the current block began
         self._sums: Metrics = {}
         self._counts: dict[str, int] = {}
@@ -53,6 +56,22 @@ class RLModule(LightningModule):
         """One round of the update rule. A metric called `priority` goes back to the buffer, the rest is logged."""
         raise TypeError(f"{type(self).__name__} must define update(batch)")
 
+    @classmethod
+    def update_hooks(cls) -> list[str]:
+        """The methods that phases may call: every `update...` of the class, the plain one last if there are others."""
+        named = [name for name in dir(cls) if name.startswith("update_") and name != "update_hooks"]
+        return named or ["update"]
+
+    def controller(self, role: str) -> Act:
+        """Who acts under a role that a phase names: the agent itself, or a method `act_<role>` of the module."""
+        if role == "agent":
+            return self.act
+        roles = [name.removeprefix("act_") for name in dir(type(self)) if name.startswith("act_")]
+        if role not in roles:
+            known = ", ".join(["agent", "random", *roles])
+            raise ConfigError(f"{type(self).__name__} has no controller '{role}'; there are {known}")
+        return getattr(self, f"act_{role}")  # type: ignore[no-any-return]
+
     def initial_carry(self, count: int) -> Carry:
         """The recurrent state of `count` envs at the start of an episode: zeros, or nothing."""
         return ()
@@ -64,10 +83,11 @@ class RLModule(LightningModule):
 
     def training_step(self, block: Block, batch_idx: int) -> None:
         data = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.progress = data.schedule.progress
+        self.progress, self.phase = data.schedule.progress, data.view
         rule = getattr(self, block.hook)
         priorities = []
         for u in range(block.updates):
+            interrupt.poll()
             metrics = rule(pick(block.batch, u) if block.stacked else block.batch)
             if "priority" in metrics:
                 priorities.append(metrics.pop("priority"))
@@ -82,6 +102,14 @@ class RLModule(LightningModule):
             value = value.detach()
             self._sums[name] = self._sums[name] + value if name in self._sums else value
             self._counts[name] = self._counts.get(name, 0) + 1
+
+    def metrics_state(self) -> dict[str, Any]:
+        """The running means, for a checkpoint between two emissions."""
+        return {"sums": {k: v.cpu() for k, v in self._sums.items()}, "counts": dict(self._counts)}
+
+    def load_metrics_state(self, state: dict[str, Any]) -> None:
+        self._sums = {k: v.to(self.device) for k, v in state["sums"].items()}
+        self._counts = dict(state["counts"])
 
     def drain_metrics(self) -> dict[str, float]:
         """Means since the last call."""

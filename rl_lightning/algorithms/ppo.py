@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from rl_lightning import interrupt, ranks
 from rl_lightning.algorithms.module import Metrics, RLModule
 from rl_lightning.algorithms.step import set_lr, step
 from rl_lightning.errors import ConfigError
@@ -152,13 +153,14 @@ class PPO(RLModule):
             rollout.reward, old_value, next_value, rollout.terminated.float(), done.float(), self.gamma
         )
         (optimizer,) = self.raw_optimizers()
-        set_lr(optimizer, self.lr_schedule.value(self.lr, self.progress))
+        set_lr(optimizer, self.lr_schedule, self.progress)
         sums: Metrics = {}
         steps, stop = 0, False
         for epoch in range(self.epochs):
             if epoch:
                 order = torch.randperm(rows.count, device=rollout.obs.device)
             for chosen in order.split(size):
+                interrupt.poll()
                 metrics = self._minibatch(rows, chosen, optimizer, old_log_prob, old_value, advantage, target)
                 steps += 1
                 sums = {key: sums[key] + value for key, value in metrics.items()} if sums else metrics
@@ -169,7 +171,7 @@ class PPO(RLModule):
                 break
         if isinstance(self.norm, RunningNorm):
             self.norm.update(
-                rollout.obs
+                rollout.obs, ranks.gather
             )  # last, so that a rollout is learned with the statistics it was played with
         metrics = {key: value / steps for key, value in sums.items()}
         metrics["train/explained_variance"] = explained_variance(old_value, target)

@@ -7,7 +7,9 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_
 from torch.optim import Optimizer
 
+from rl_lightning import ranks
 from rl_lightning.errors import DivergedError
+from rl_lightning.functional.schedules import Schedule
 
 
 def parameters(optimizer: Optimizer) -> list[Tensor]:
@@ -24,7 +26,7 @@ def step(optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tenso
         raise DivergedError(f"the loss became {loss.item()}; nothing was learned from it")
     params = parameters(optimizer)
     grads = torch.autograd.grad(loss, params, allow_unused=True)
-    average_over_ranks([g for g in grads if g is not None])
+    ranks.average_([g for g in grads if g is not None])
     for param, grad in zip(params, grads, strict=True):
         param.grad = grad
     norm = None
@@ -37,22 +39,7 @@ def step(optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tenso
     return norm
 
 
-def average_over_ranks(grads: list[Tensor]) -> None:
-    """Averages gradients over all processes in one message per data type."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return
-    world = torch.distributed.get_world_size()
-    if world == 1 or not grads:
-        return
-    flat = torch.cat([g.reshape(-1) for g in grads])
-    torch.distributed.all_reduce(flat)
-    flat /= world
-    offset = 0
-    for g in grads:
-        g.copy_(flat[offset : offset + g.numel()].view_as(g))
-        offset += g.numel()
-
-
-def set_lr(optimizer: Optimizer, lr: float) -> None:
+def set_lr(optimizer: Optimizer, schedule: Schedule, progress: float) -> None:
+    """The scheduled share of the rate that each group began with; that rate is saved with the optimizer."""
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = schedule.value(group.setdefault("initial_lr", group["lr"]), progress)

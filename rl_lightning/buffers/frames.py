@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from rl_lightning.buffers.base import fit_capacity
-from rl_lightning.errors import DataError
+from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
 ARRAYS = ("frame", "action", "reward", "terminated", "done", "age", "is_step", "mask")
@@ -30,6 +31,12 @@ class FrameBuffer:
         small = 4 * (int(np.prod(spec.action_shape)) + 5 + masks)
         self.capacity = fit_capacity(capacity, int(np.prod(self.frame_shape)) + small, num_envs)
         self.length = self.capacity // num_envs
+        shortest = spec.frames + 2  # a whole stack, the frame after it, and the first one of the next episode
+        if self.length < shortest:
+            raise ConfigError(
+                f"buffer.capacity is {self.capacity}, {self.length} frames for each of {num_envs} envs; stacks of "
+                f"{spec.frames} need at least {shortest * num_envs}"
+            )
         n, length = num_envs, self.length
         self.frame = torch.zeros(n, length, *self.frame_shape, dtype=torch.uint8)
         dtype = torch.float32 if spec.action_kind == "continuous" else torch.int64
@@ -45,16 +52,27 @@ class FrameBuffer:
         # Writing through numpy costs a tenth of writing through torch.
         self._array = {name: getattr(self, name).numpy() for name in ARRAYS}
         self.progress = 0.0
-        self.head = [0] * n  # next slot to write
-        self.filled = [0] * n
+        self.total = [0] * n  # slots ever written, per env; the next one to write is total % length
         self.next_age = [0] * n
+        self.cuts: list[tuple[int, int]] = []  # (env, slot) whose next frame was lost by a restart
+
+    @property
+    def head(self) -> list[int]:
+        return [count % self.length for count in self.total]
+
+    @property
+    def filled(self) -> list[int]:
+        return [min(count, self.length) for count in self.total]
 
     def __len__(self) -> int:
         return sum(self.filled)
 
     def add(self, steps: Steps) -> None:
-        for n in range(self.num_envs):
-            self._add_env(n, steps, {t: last for t, env, last in steps.ends if env == n})
+        most = self.length // 2  # steps that fit with a last frame after each
+        for start in range(0, len(steps.obs), most):
+            part = steps if len(steps.obs) <= most else between(steps, start, start + most)
+            for n in range(self.num_envs):
+                self._add_env(n, part, {t: last for t, env, last in part.ends if env == n})
 
     def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray]) -> None:
         array, newest, count = self._array, self.frame_shape[0], len(steps.obs)
@@ -65,10 +83,6 @@ class FrameBuffer:
         lasts = after + np.arange(len(after)) + 1  # place of each last frame
         total = count + len(after)
         slots = (self.head[n] + np.arange(total)) % self.length
-        if total > self.length:
-            raise DataError(
-                f"{total} steps of one env at once do not fit its {self.length} slots; use more capacity"
-            )
         at = slots[spread]
         array["frame"][n, at] = steps.obs[:, n, -newest:]
         array["action"][n, at] = steps.action[:, n]
@@ -88,8 +102,7 @@ class FrameBuffer:
         begun = np.maximum.accumulate(np.where(starts, place, -1))
         array["age"][n, slots] = np.where(begun >= 0, place - begun, self.next_age[n] + place)
         self.next_age[n] = int(array["age"][n, slots[-1]]) + 1
-        self.head[n] = int((slots[-1] + 1) % self.length)
-        self.filled[n] = min(self.filled[n] + total, self.length)
+        self.total[n] += total
 
     def sample(self, count: int, generator: torch.Generator, n_step: int, gamma: float) -> Transitions:
         return self.gather(self._draw(count, generator), n_step, gamma)
@@ -151,7 +164,7 @@ class FrameBuffer:
 
     def marks(self) -> list[int]:
         """A bookmark for `fresh`."""
-        return list(self.head)
+        return list(self.total)
 
     def fresh(self, marks: list[int], priority: float) -> tuple[np.ndarray, np.ndarray]:
         """Slots whose fitness for sampling changed since `marks`, and the priority each starts with.
@@ -160,11 +173,9 @@ class FrameBuffer:
         newest then and may be drawn from now on.
         """
         index, priorities = [], []
-        for n, (before, head) in enumerate(zip(marks, self.head, strict=True)):
-            changed = (
-                np.arange(before - 1, before + (head - before) % self.length) % self.length + n * self.length
-            )
-            stale = (head + np.arange(self.spec.frames)) % self.length + n * self.length
+        for n, (before, total) in enumerate(zip(marks, self.total, strict=True)):
+            changed = np.arange(max(before - 1, total - self.length, 0), total) % self.length + n * self.length
+            stale = (total + np.arange(self.spec.frames)) % self.length + n * self.length
             stale = stale[~self.valid(torch.from_numpy(stale)).numpy()]
             valid = self.valid(torch.from_numpy(changed)).numpy()
             index += [changed, stale]
@@ -174,13 +185,55 @@ class FrameBuffer:
     def set_priorities(self, index: Tensor, priority: Tensor) -> None:
         """Uniform sampling has no priorities."""
 
-    def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = {name: getattr(self, name).clone() for name in ARRAYS}
-        return state | {"head": list(self.head), "filled": list(self.filled), "next_age": list(self.next_age)}
+    def cut(self, env: int) -> None:
+        """The env's episode is broken off: the frame after its newest step is lost, so that step is never drawn."""
+        if self.total[env]:
+            slot = self.total[env] - 1
+            self.is_step[env, slot % self.length] = False
+            self.cuts.append((env, slot))
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            if isinstance(value, torch.Tensor):
-                getattr(self, name).copy_(value)
-            else:
-                setattr(self, name, list(value))
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        """Puts new slots into the store; what is returned names all segments that hold living ones."""
+        oldest = [count - filled for count, filled in zip(self.total, self.filled, strict=True)]
+        store.records = [
+            r for r in store.records if any(e > o for e, o in zip(r["end"], oldest, strict=True))
+        ]
+        last = store.records[-1]["end"] if store.records else [0] * self.num_envs
+        start = [max(a, b) for a, b in zip(oldest, last, strict=True)]
+        if start != self.total:
+            tensors: dict[str, Tensor] = {}
+            for n in range(self.num_envs):
+                slots = torch.arange(start[n], self.total[n]) % self.length
+                tensors |= {f"{n}/{name}": getattr(self, name)[n, slots] for name in ARRAYS}
+            store.append(tensors, start, list(self.total))
+        self.cuts = [(env, slot) for env, slot in self.cuts if slot >= oldest[env]]
+        state = {"total": list(self.total), "next_age": list(self.next_age), "cuts": list(self.cuts)}
+        return state | {"segments": list(store.records)}
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        self.total, self.next_age = list(state["total"]), list(state["next_age"])
+        store.records = list(state["segments"])
+        for record in store.records:
+            tensors = store.read(record)
+            for n in range(self.num_envs):
+                oldest = self.total[n] - self.filled[n]
+                first = max(record["start"][n], oldest)
+                slots = torch.arange(first, record["end"][n]) % self.length
+                for name in ARRAYS:
+                    found, target = tensors.get(f"{n}/{name}"), getattr(self, name)
+                    if found is None or found.shape[1:] != target.shape[2:] or found.dtype != target.dtype:
+                        raise ResumeError(
+                            f"{store.folder / record['file']}: {name} of another shape than this run's"
+                        )
+                    target[n, slots] = found[first - record["start"][n] :]
+        self.cuts = [(env, slot) for env, slot in state["cuts"]]
+        for env, slot in self.cuts:
+            self.is_step[env, slot % self.length] = False
+
+
+def between(steps: Steps, start: int, stop: int) -> Steps:
+    """Some of the steps; what follows the last of them is not kept."""
+    names = ("obs", "action", "reward", "terminated", "truncated", "is_first")
+    cut = {name: getattr(steps, name)[start:stop] for name in names}
+    ends = [(t - start, n, last) for t, n, last in steps.ends if start <= t < stop]
+    return steps._replace(**cut, ends=ends, mask=None if steps.mask is None else steps.mask[start:stop])

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from rl_lightning.buffers.base import BufferRecipe, ReplayBuffer
 from rl_lightning.buffers.ring import storage
+from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
 
@@ -105,11 +106,15 @@ class PrioritizedBuffer:
         if live.any():
             self.tree.set(flat[live], value[first][live] ** self.alpha)
 
-    def state_dict(self) -> dict[str, Any]:
-        leaves = torch.from_numpy(self.tree.sums[self.tree.leaves :][: self.capacity].copy())
-        return {"store": self.store.state_dict(), "priorities": leaves, "largest": self.largest}
+    def cut(self, env: int) -> None:
+        self.store.cut(env)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.store.load_state_dict(state["store"])
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        """Rows as segments; priorities change after writing, so each checkpoint holds them whole."""
+        leaves = torch.from_numpy(self.tree.sums[self.tree.leaves :][: self.capacity].copy())
+        return {"store": self.store.save(store), "priorities": leaves, "largest": self.largest}
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        self.store.load(state["store"], store)
         self.tree.set(np.arange(self.capacity), state["priorities"].numpy())
         self.largest = state["largest"]

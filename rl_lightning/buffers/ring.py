@@ -10,6 +10,8 @@ from torch import Tensor
 
 from rl_lightning.buffers.base import BufferRecipe, ReplayBuffer, fit_capacity
 from rl_lightning.buffers.frames import FrameBuffer
+from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.errors import ResumeError
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
 
@@ -52,6 +54,7 @@ class RingBuffer:
         self.capacity = fit_capacity(capacity, 4 * self.columns.total, num_envs)
         self.rows = torch.empty(self.capacity, self.columns.total)
         self.progress = 0.0
+        self.cuts: list[int] = []  # rows after which an episode was broken off by a restart
         self.written = 0  # rows ever written; the head is written % capacity
 
     def __len__(self) -> int:
@@ -143,9 +146,39 @@ class RingBuffer:
     def set_priorities(self, index: Tensor, priority: Tensor) -> None:
         """Uniform sampling has no priorities."""
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"rows": self.rows[: len(self)].clone(), "written": self.written}
+    def cut(self, env: int) -> None:
+        """The env's episode is broken off after its newest row: nothing is summed across."""
+        row = (self.written - self.num_envs + env) % self.capacity
+        if self.written:
+            self.rows[row, sum(self.columns.widths[:4])] = 1.0
+            self.cuts.append(self.written - self.num_envs + env)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rows[: len(state["rows"])] = state["rows"]
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        """Puts new rows into the store; what is returned names all segments that hold living rows."""
+        oldest = self.written - len(self)
+        store.records = [record for record in store.records if record["end"] > oldest]
+        start = max(oldest, store.records[-1]["end"] if store.records else 0)
+        if start < self.written:
+            index = torch.arange(start, self.written) % self.capacity
+            store.append({"rows": self.rows[index]}, start, self.written)
+        self.cuts = [row for row in self.cuts if row >= oldest]
+        return {"written": self.written, "segments": list(store.records), "cuts": list(self.cuts)}
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
         self.written = state["written"]
+        store.records = list(state["segments"])
+        oldest = self.written - len(self)
+        for record in store.records:
+            rows = store.read(record).get("rows")
+            start, end = record["start"], record["end"]
+            if (
+                rows is None
+                or rows.shape != (end - start, self.columns.total)
+                or rows.dtype != self.rows.dtype
+            ):
+                raise ResumeError(f"{store.folder / record['file']}: rows of another shape than this run's")
+            first = max(start, oldest)
+            self.rows[torch.arange(first, end) % self.capacity] = rows[first - start :]
+        self.cuts = list(state["cuts"])
+        for row in self.cuts:
+            self.rows[row % self.capacity, sum(self.columns.widths[:4])] = 1.0

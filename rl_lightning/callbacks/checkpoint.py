@@ -1,65 +1,188 @@
-"""Saving: last, best and milestones, triggered by our clocks, written whole or not at all."""
+"""Saving and going on: state is taken at the ends of blocks only, and written whole or not at all."""
 
 from __future__ import annotations
 
-import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, Trainer
 
+from rl_lightning import ranks, seeding
+from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.callbacks.evaluation import Evaluate
+from rl_lightning.callbacks.generations import Generations, read_file, verify, write_file, write_json
+from rl_lightning.errors import ResumeError
 from rl_lightning.rollout.schedule import crossed
 
 
-def write_atomically(state: dict[str, Any], path: Path) -> None:
-    """Writes beside the target, on the same file system, flushes to disk, then renames over it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
 class SaveCheckpoints(Callback):
-    """Keeps checkpoints/last.ckpt, best.ckpt (by evaluation) and numbered milestones.
+    """Keeps the newest generations, the best weights and milestones; loads a generation when a run goes on.
 
     Args:
         folder: The run's folder.
         evaluation: The callback that knows which evaluation was the best.
+        resume_from: The generation to go on from, exactly; null starts anew.
     """
 
-    def __init__(self, folder: str, evaluation: Evaluate) -> None:
-        self.folder = Path(folder) / "checkpoints"
+    def __init__(self, folder: str, evaluation: Evaluate, resume_from: str | None = None) -> None:
+        self.generations = Generations(Path(folder) / "checkpoints")
         self.evaluation = evaluation
+        self.resume_from = resume_from
         self.seen = 0
+        self.last_saved: tuple[int, int] | None = None  # clocks of the newest generation
         self._saved_at = time.monotonic()
+        self._last_bytes = 0
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        if stage == "fit" and trainer.is_global_zero:
+            self._check_disk()
+
+    def _store(self, rank: int) -> SegmentStore:
+        return SegmentStore(self.generations.folder / "replay" / f"rank-{rank}")
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Here, because the stream exists by now and nothing has been drawn from it yet."""
+        self.store = self._store(trainer.global_rank)
+        self._saved_at = time.monotonic()
+        if self.resume_from is None:
+            # Ranks share their first weights, and nothing random after that.
+            seeding.seed_globals(trainer.datamodule.seed, "train", trainer.global_rank)  # type: ignore[attr-defined]
+            return
+        folder = Path(self.resume_from)
+        state = read_file(folder / f"rank-{trainer.global_rank}.pt")
+        if (
+            folder.parent != self.generations.folder
+        ):  # a run forked from another's checkpoint takes its rows along
+            self.store = SegmentStore(folder.parent / "replay" / f"rank-{trainer.global_rank}")
+        trainer.datamodule.load(state["data"], self.store)  # type: ignore[attr-defined]
+        if folder.parent != self.generations.folder:
+            self.store = self._store(trainer.global_rank)
+        pl_module.load_metrics_state(state["metrics"])
+        seeding.set_global_state(state["random"])
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        self.last_saved = (schedule.env_step, schedule.update)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         run, before, now = schedule.run, self.seen, schedule.now
         self.seen = now
-        minutes = (time.monotonic() - self._saved_at) / 60
-        timed = run.save_minutes is not None and minutes >= run.save_minutes
         if self.evaluation.is_best:
-            self.save(trainer, "best")
+            self.save_best(trainer, pl_module)
         if crossed(before, now, run.keep_every):
-            self.save(trainer, f"step-{now}")
-        if crossed(before, now, run.save_every) or timed or schedule.finished or trainer.should_stop:
-            self.save(trainer, "last")
+            self.save(trainer, pl_module, f"step-{now}", "milestone")
+        minutes = (time.monotonic() - self._saved_at) / 60
+        timed = ranks.from_rank_zero(run.save_minutes is not None and minutes >= run.save_minutes)
+        evaluated = run.save_every is None and self.evaluation.last_at == now
+        if crossed(before, now, run.save_every) or evaluated or timed or trainer.should_stop:
+            self.save_last(trainer, pl_module)
 
-    def save(self, trainer: Trainer, name: str) -> None:
-        state = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+    def save_last(self, trainer: Trainer, module: Any) -> None:
+        """A new generation, unless nothing has happened since the newest one."""
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        clocks = (schedule.env_step, schedule.update)
+        if clocks == self.last_saved:
+            return
+        serial = ranks.from_rank_zero(self.generations.next_serial() if trainer.is_global_zero else 0)
+        self.save(trainer, module, f"last-{serial:06d}", "last")
+        self.last_saved = clocks
         if trainer.is_global_zero:
-            write_atomically(state, self.folder / f"{name}.ckpt")
+            self.generations.prune()
+
+    def save(self, trainer: Trainer, module: Any, name: str, kind: str) -> None:
+        """Rank 0 writes the model, every rank its own side file; the description comes last."""
+        data, rank = trainer.datamodule, trainer.global_rank  # type: ignore[attr-defined]
+        state = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+        try:
+            if trainer.is_global_zero:
+                self._check_disk()
+                self.generations.begin(name)
+            ranks.barrier()
+            temporary = self.generations.folder / f".{name}.tmp"
+            own = {
+                "data": data.save(self.store),
+                "metrics": module.metrics_state(),
+                "random": seeding.global_state(),
+            }
+            write_file(own, temporary / f"rank-{rank}.pt")
+            mine = [f"rank-{rank}/{name}" for name in self.store.files()]
+            segments = [segment for part in ranks.gather_objects(mine) for segment in part]
+            if trainer.is_global_zero:
+                write_file(state, temporary / "model.ckpt")
+                self._last_bytes = sum(p.stat().st_size for p in temporary.iterdir())
+                self.generations.finish(temporary, name, self._meta(trainer, kind, segments))
+            ranks.barrier()
+        except OSError as error:
+            raise ResumeError(
+                f"the checkpoint at {data.schedule.clock} {data.schedule.now} could not be written "
+                f"({error.strerror}); the one before it is intact"
+            ) from error
         self._saved_at = time.monotonic()
+
+    def _meta(self, trainer: Trainer, kind: str, segments: list[str]) -> dict[str, Any]:
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        return {
+            "kind": kind,
+            "env_step": schedule.env_step,
+            "update": schedule.update,
+            "ranks": trainer.world_size,
+            "algorithm": type(trainer.lightning_module).__name__,
+            "data": type(trainer.datamodule).__name__,  # type: ignore[attr-defined]
+            "spec": list(trainer.datamodule.spec),  # type: ignore[attr-defined]
+            "evaluation": self.evaluation.last,
+            "segments": segments,
+        }
+
+    def save_best(self, trainer: Trainer, module: Any) -> None:
+        """The weights alone, with the evaluation that earned them."""
+        if not trainer.is_global_zero or self.evaluation.best is None:
+            return
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        self.generations.folder.mkdir(parents=True, exist_ok=True)
+        described = {
+            "env_step": schedule.env_step,
+            "update": schedule.update,
+            "return": self.evaluation.best[1],
+        }
+        path = self.generations.folder / "best.ckpt"
+        write_file({"state_dict": module.state_dict(), **described}, path)
+        write_json(described, path.with_suffix(".json"))
+
+    def _check_disk(self) -> None:
+        """Refuses to begin what would not fit: one and a half times the last checkpoint must be free."""
+        self.generations.folder.mkdir(parents=True, exist_ok=True)
+        free, needed = (
+            shutil.disk_usage(self.generations.folder).free,
+            max(1_000_000, int(1.5 * self._last_bytes)),
+        )
+        if free < needed:
+            raise ResumeError(
+                f"{self.generations.folder}: {free / 2**20:.1f} MB free, a checkpoint needs {needed / 2**20:.1f} MB. "
+                f"Free some space and type: rl resume {self.generations.folder.parent.name}"
+            )
 
     def state_dict(self) -> dict[str, Any]:
         return {"seen": self.seen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.seen = state["seen"]
+
+
+def check_generation(folder: Path, algorithm: str, spec: list[Any], world_size: int) -> dict[str, Any]:
+    """Raises unless the generation is whole and of this algorithm, env and number of ranks; returns its description."""
+    meta = verify(folder)
+    if meta["algorithm"] != algorithm:
+        raise ResumeError(f"{folder} is of {meta['algorithm']}, this run trains {algorithm}")
+    if meta["spec"] is not None and _plain(meta["spec"]) != _plain(spec):
+        raise ResumeError(f"{folder} was trained on {meta['spec'][:2]}, this run has {list(spec)[:2]}")
+    if meta["ranks"] != world_size:
+        raise ResumeError(
+            f"{folder} was saved by {meta['ranks']} processes and {world_size} are running: an exact resume needs as "
+            f"many. Use --trainer.devices {meta['ranks']}, or --resume_mode warm_start"
+        )
+    return meta
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

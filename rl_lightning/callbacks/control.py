@@ -9,6 +9,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from rl_lightning import interrupt, ranks
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -38,10 +40,12 @@ class Control(Callback):
         if self.caught is not None:
             raise KeyboardInterrupt
         self.caught = number
+        interrupt.ask()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         late = time.monotonic() - self._began >= schedule.run.max_seconds()
+        self.caught, late = ranks.from_rank_zero((self.caught, late))
         if schedule.finished or late or self.caught is not None:
             trainer.should_stop = True
         if time.monotonic() - self._reported > 5.0:
@@ -51,4 +55,5 @@ class Control(Callback):
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        interrupt.clear()
         self._previous = {}

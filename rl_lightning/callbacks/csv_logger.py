@@ -61,6 +61,15 @@ class MetricsFile(Logger):
         with self.path.open(newline="") as file:
             return list(csv.DictReader(file))
 
+    def place(self) -> dict[str, Any]:
+        """Where the file stands, for a checkpoint."""
+        return {"rows": len(self.rows()), "columns": list(self.columns)}
+
+    def cut(self, place: dict[str, Any]) -> None:
+        """Drops what was written after `place`."""
+        self.columns = list(place["columns"])
+        self.rewrite(self.rows()[: place["rows"]])
+
     def rewrite(self, rows: list[dict[str, str]]) -> None:
         """Replaces the whole file by the given rows."""
         temporary = self.path.with_name(f".{self.path.name}.tmp")

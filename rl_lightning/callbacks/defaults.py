@@ -8,6 +8,7 @@ from pathlib import Path
 from lightning.pytorch import Callback
 
 from rl_lightning.callbacks.checkpoint import SaveCheckpoints
+from rl_lightning.callbacks.closing import Close
 from rl_lightning.callbacks.control import Control
 from rl_lightning.callbacks.debug import Debug
 from rl_lightning.callbacks.evaluation import Evaluate
@@ -23,17 +24,15 @@ def default_callbacks(
     report: Callable[..., None] | None = None,
     title: str = "",
     debug: bool = False,
+    resume_from: Path | None = None,
 ) -> list[Callback]:
-    """Emit, evaluate, decide whether to stop, save, show: saving must see the others' results."""
-    metrics, evaluation = EmitMetrics(log.every), Evaluate(str(folder))
+    """Emit, evaluate, decide whether to stop, save, close, show: each looks at what those before it found."""
+    metrics, evaluation, control = EmitMetrics(log.every), Evaluate(str(folder)), Control(report)
+    saving = SaveCheckpoints(str(folder), evaluation, str(resume_from) if resume_from else None)
     found: list[Callback] = [metrics, evaluation]
     if log.videos:
         found.append(RecordVideo(str(folder), log.videos))
     if debug:
         found.append(Debug(str(folder)))
-    return [
-        *found,
-        Control(report),
-        SaveCheckpoints(str(folder), evaluation),
-        Progress(metrics, evaluation, title),
-    ]
+    closing = Close(metrics, evaluation, saving, control)
+    return [*found, control, saving, closing, Progress(metrics, evaluation, title)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
+from rl_lightning import ranks
 from rl_lightning.callbacks.metrics import emit
 from rl_lightning.rollout.evaluate import summarize
 from rl_lightning.rollout.schedule import crossed
@@ -16,9 +18,9 @@ from rl_lightning.types import EpisodeStats
 
 
 class Evaluate(Callback):
-    """Plays episodes each time the clock passes a multiple of `run.eval_every`, and once at the end.
+    """Plays episodes each time the clock passes a multiple of `run.eval_every`.
 
-    Every episode goes to eval.jsonl, the summary to the loggers.
+    Every episode goes to eval.jsonl, the summary to the loggers. Ranks share the episodes out evenly.
 
     Args:
         folder: The run's folder.
@@ -31,6 +33,7 @@ class Evaluate(Callback):
         self.history: list[tuple[int, float]] = []  # (clock, mean return)
         self.best: tuple[int, float] | None = None
         self.is_best = False  # the evaluation of this block is the best so far
+        self._place: int | None = None
 
     @property
     def last(self) -> float | None:
@@ -41,27 +44,35 @@ class Evaluate(Callback):
         tail = [value for _, value in self.history[-10:]]
         return sum(tail) / len(tail) if tail else None
 
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        if self._place is not None and trainer.is_global_zero and self.path.exists():
+            os.truncate(self.path, self._place)  # episodes past the checkpoint will be played again
+        self._place = None
+
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        run, self.is_best = schedule.run, False
-        due = crossed(self.seen, schedule.now, run.eval_every)
-        final = schedule.finished and run.eval_every is not None and self.last_at != schedule.now
-        self.seen = schedule.now
-        if due or final:
-            self.evaluate(trainer, pl_module, final=final and not due)
+        before, self.seen, self.is_best = self.seen, schedule.now, False
+        if crossed(before, schedule.now, schedule.run.eval_every) or schedule.evaluate_now:
+            self.evaluate(trainer, pl_module, final=False)
 
     def evaluate(self, trainer: Trainer, module: Any, final: bool) -> None:
         data = trainer.datamodule  # type: ignore[attr-defined]
-        envs = data.eval_envs(data.schedule.run.eval_episodes)
+        wanted = data.schedule.run.eval_episodes
+        if data.schedule.evaluate_now and data.view.phase.num_episodes:
+            wanted = data.view.phase.num_episodes
+        share = -(-wanted // trainer.world_size)
+        envs = data.eval_envs(share)
         if envs is None:
             return
         now = data.schedule.now
-        episodes = module.play(envs, data.schedule.run.eval_episodes, derive(data.seed, f"eval/{now}"))
+        played = module.play(envs, share, derive(data.seed, f"eval/{now}", trainer.global_rank))
+        episodes = [episode for part in ranks.gather_objects(played) for episode in part]
         summary = summarize(episodes)
         self.last_at = now
         self.history.append((now, summary["eval/return"]))
-        if self.best is None or summary["eval/return"] > self.best[1]:
-            self.best, self.is_best = self.history[-1], True
+        self.is_best = self.best is None or summary["eval/return"] > self.best[1]
+        if self.is_best:
+            self.best = self.history[-1]
         if trainer.is_global_zero:
             self._append(data.schedule.env_step, data.schedule.update, episodes, final)
         emit(trainer, summary)
@@ -78,8 +89,11 @@ class Evaluate(Callback):
                 file.write(json.dumps(row | ({"final": True} if final else {})) + "\n")
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seen": self.seen, "last_at": self.last_at, "history": list(self.history), "best": self.best}
+        place = self.path.stat().st_size if self.path.exists() else 0
+        history = {"history": list(self.history), "best": self.best, "last_at": self.last_at}
+        return {"seen": self.seen, "place": place, **history}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seen, self.last_at, self.best = state["seen"], state["last_at"], state["best"]
-        self.history = [tuple(entry) for entry in state["history"]]
+        self.seen, self.last_at, self._place = state["seen"], state["last_at"], state["place"]
+        self.history = [(int(clock), float(value)) for clock, value in state["history"]]
+        self.best = None if state["best"] is None else (int(state["best"][0]), float(state["best"][1]))

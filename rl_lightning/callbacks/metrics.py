@@ -9,6 +9,8 @@ import psutil
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from rl_lightning import ranks
+from rl_lightning.callbacks.csv_logger import MetricsFile
 from rl_lightning.rollout.schedule import crossed
 
 EMISSIONS = 200  # per run, unless an interval is given
@@ -22,6 +24,16 @@ def emit(trainer: Trainer, metrics: dict[str, float]) -> None:
         logger.log_metrics(row, step=schedule.now)
 
 
+def over_ranks(metrics: dict[str, float]) -> dict[str, float]:
+    """Means over the ranks that have each metric."""
+    parts = ranks.gather_objects(metrics)
+    if len(parts) == 1:
+        return metrics
+    keys = sorted({key for part in parts for key in part})
+    found = {key: [part[key] for part in parts if key in part] for key in keys}
+    return {key: sum(values) / len(values) for key, values in found.items()}
+
+
 class EmitMetrics(Callback):
     """Collects what the data and the module measured and hands it to the loggers.
 
@@ -33,27 +45,37 @@ class EmitMetrics(Callback):
         self.every = every
         self.seen = 0
         self.latest: dict[str, float] = {}  # the last value of everything, for the progress bar
+        self._file: MetricsFile | None = None
+        self._place: dict[str, Any] | None = None
         self._time, self._env_step, self._update = time.monotonic(), 0, 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         if self.every is None:
-            run = trainer.datamodule.schedule.run  # type: ignore[attr-defined]
-            budget = run.env_steps if trainer.datamodule.schedule.clock == "env_step" else run.updates  # type: ignore[attr-defined]
+            budget = schedule.run.env_steps if schedule.clock == "env_step" else schedule.run.updates
             self.every = max(1, (budget or 200_000) // EMISSIONS)
+        self._file = next((logger for logger in trainer.loggers if isinstance(logger, MetricsFile)), None)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         self._time, self._env_step, self._update = time.monotonic(), schedule.env_step, schedule.update
+        if self._place is not None and self._file is not None and trainer.is_global_zero:
+            self._file.cut(self._place)  # rows past the checkpoint will be written again
+            self._place = None
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        due = crossed(self.seen, schedule.now, self.every) or schedule.finished
-        self.seen = schedule.now
+        now = trainer.datamodule.schedule.now  # type: ignore[attr-defined]
+        due = crossed(self.seen, now, self.every)
+        self.seen = now
         if due:
-            metrics = trainer.datamodule.collect_metrics() | pl_module.drain_metrics()  # type: ignore[attr-defined]
-            metrics |= self._rates(schedule.env_step, schedule.update)
-            self.latest |= metrics
-            emit(trainer, metrics)
+            self.emit_now(trainer, pl_module)
+
+    def emit_now(self, trainer: Trainer, module: Any) -> None:
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        metrics = over_ranks(data.collect_metrics() | module.drain_metrics())
+        metrics |= self._rates(data.schedule.env_step, data.schedule.update)
+        self.latest |= metrics
+        emit(trainer, metrics)
 
     def _rates(self, env_step: int, update: int) -> dict[str, float]:
         now = time.monotonic()
@@ -69,7 +91,10 @@ class EmitMetrics(Callback):
         return rates
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seen": self.seen, "latest": dict(self.latest)}
+        place = None if self._file is None else self._file.place()
+        return {"seen": self.seen, "every": self.every, "latest": dict(self.latest), "place": place}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seen, self.latest = state["seen"], dict(state["latest"])
+        """The interval is the one that the run began with: a larger budget does not change it."""
+        self.seen, self.every = state["seen"], state["every"]
+        self.latest, self._place = dict(state["latest"]), state["place"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.cli import yaml_io
+from rl_lightning.cli.flags import GROUPS
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.catalog import PACKAGE, registry
 from rl_lightning.experiments.names import did_you_mean
@@ -57,6 +58,9 @@ def check_keys(config: Config, path: Path | str) -> None:
             allowed = ("extends", *STAGE_KEYS, "stages")
             hint = did_you_mean(str(key), allowed) or f" (allowed: {', '.join(allowed)})"
             raise ConfigError(f"{path}: unknown key '{key}'{hint}")
+        kind = (dict, str) if key in ("model", "data") else dict
+        if key in GROUPS and config[key] is not None and not isinstance(config[key], kind):
+            raise ConfigError(f"{path}: {key} holds `key: value` lines, not {config[key]!r:.40}")
 
 
 def config_roots() -> list[Path]:
@@ -106,13 +110,36 @@ def find(name: str, base: Path | None = None) -> Path:
 
 def normalize(config: Config) -> Config:
     """Writes shorthands out: `model: SAC` is a class_path, and a short name of ours becomes its full path."""
-    config = dict(config)
+    config = {key: value for key, value in config.items() if not (key in GROUPS and value is None)}
     for key in ("model", "data"):
         if isinstance(config.get(key), str):
             config[key] = {"class_path": config[key]}
-    expanded = _expand_classes(config)
-    assert isinstance(expanded, dict)
+    expanded: Config = _expand_classes(config)
+    data = expanded.get("data")
+    arguments = data.get("init_args") if isinstance(data, dict) else None
+    if isinstance(arguments, dict) and isinstance(arguments.get("env"), str):
+        arguments["env"] = {"id": arguments["env"]}
     return expanded
+
+
+def check_specs(value: Any, key: str = "") -> None:
+    """Refuses what the parser would misread: keys beside class_path, an env that is no mapping."""
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            check_specs(item, f"{key}[{index}]")
+    elif isinstance(value, dict):
+        stray = [name for name in value if name not in ("class_path", "init_args", "dict_kwargs")]
+        if "class_path" in value and stray:
+            raise ConfigError(f"{key}: '{stray[0]}' stands beside class_path; arguments go under init_args")
+        arguments = value.get("init_args", {})
+        if "class_path" in value and not isinstance(arguments, dict):
+            raise ConfigError(f"{key}.init_args: expected `key: value` lines, got {arguments!r:.40}")
+        if key == "data" and isinstance(arguments, dict) and not isinstance(arguments.get("env", {}), dict):
+            raise ConfigError(
+                f"data.env: expected an env id or `key: value` lines, got {arguments['env']!r:.40}"
+            )
+        for name, item in value.items():
+            check_specs(item, f"{key}.{name}" if key else str(name))
 
 
 def _expand_classes(value: Any) -> Any:
@@ -125,7 +152,7 @@ def _expand_classes(value: Any) -> Any:
 
 
 def merge(below: Config, above: Config, at: str = "") -> Config:
-    """`above` laid over `below`: mappings merge, all else is replaced, another class forgets the old arguments.
+    """`above` laid over `below`: mappings merge, all else is replaced, another class forgets old arguments.
 
     Data of another class keep their `env`: it says which task, not how the class is set.
     """
@@ -145,12 +172,15 @@ def merge(below: Config, above: Config, at: str = "") -> Config:
 
 
 def choose_classes(config: Config, flags: list[str]) -> tuple[Config, list[str]]:
-    """Applies the flags that choose a model or data class by the same rule; the other flags are returned."""
+    """Applies the flags that choose a model, a data class or an env by the same rule; returns the other flags."""
     rest = []
     for flag in flags:
         key, _, value = flag[2:].partition("=")
         if key in ("model", "data", "model.class_path", "data.class_path"):
             config = merge(config, normalize({key.split(".")[0]: value}))
+        elif key in ("data.env", "data.init_args.env"):
+            env = yaml_io.loads(value, f"--{key}")
+            config = merge(config, normalize({"data": {"init_args": {"env": env}}}))
         else:
             rest.append(flag)
     return config, rest

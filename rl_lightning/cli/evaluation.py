@@ -143,9 +143,12 @@ def load(parsed: Parsed, which: str, episodes: int | None) -> Agent:
     cli.build()
     if checkpoint is not None:
         load_weights(cli.model, checkpoint)
-    name = (
-        f"{run.name} · {checkpoint.name}" if run and checkpoint else f"{parsed.all('config')[-1]}, untrained"
-    )
+    if run is not None and checkpoint is not None:
+        name = (
+            f"{run.name} · {checkpoint.parent.name if checkpoint.name == 'model.ckpt' else checkpoint.name}"
+        )
+    else:
+        name = f"{parsed.all('config')[-1]}, untrained"
     return Agent(cli, run, f"{name} · {type(cli.model).__name__} on {cli.datamodule.spec.env_id}")
 
 

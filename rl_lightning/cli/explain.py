@@ -42,7 +42,7 @@ def explain(
         options: Every top-level option, for the nearest one.
     """
     leaves = _leaves(message)
-    best = min(leaves, key=_rank) if leaves else Leaf((), "", message.strip().splitlines()[0])
+    best = min(leaves, key=_rank) if leaves else Leaf((), "", message.strip() or "cannot be read")
     text, where = best.text, ".".join(best.path)
     for pattern, answer in _ANSWERS:
         match = pattern.search(text)
@@ -111,6 +111,8 @@ def _no_option(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options
     if not leaf.owner:
         return _no_flag(name, options)
     short = leaf.owner.rpartition(".")[2]
+    if not argument_names(leaf.owner) and _kinds(short):
+        return _choose(short, leaf)
     return f"{short} has no option '{name}'{did_you_mean(name, argument_names(leaf.owner))}"
 
 
@@ -155,15 +157,23 @@ def _wrong_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], optio
 
 
 def _no_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
-    kind = match.group(1)
-    names = [
-        name
-        for folder in catalog.FOLDERS
-        for name in (entry.name for entry in catalog.children(folder, kind))
-    ]
-    example = f"; choose one first, e.g. --{'.'.join(leaf.path)} {names[0]}" if names and leaf.path else ""
-    listing = f" ({', '.join(names)})" if names else ""
-    return f"{_at(leaf)}no {kind} is chosen{listing}{example}"
+    return _choose(match.group(1).rpartition(".")[2], leaf)
+
+
+def _choose(kind: str, leaf: Leaf) -> str:
+    """Arguments were given, but not for which class of a kind."""
+    names = _kinds(kind)
+    example = f"; first choose one: --{'.'.join(leaf.path)} {names[0]}" if names and leaf.path else ""
+    listing = f" of {', '.join(names)}" if names else ""
+    return f"{_at(leaf)}takes a {kind}, one{listing}{example}" if names else f"{_at(leaf)}takes a {kind}"
+
+
+def _kinds(base: str) -> list[str]:
+    return [entry.name for folder in catalog.FOLDERS for entry in catalog.children(folder, base)]
+
+
+def _no_mapping(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    return f"{_at(leaf)}expected `key: value` settings, got {match.group(1)[:40]}"
 
 
 def _required(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
@@ -185,6 +195,8 @@ _ANSWERS = [
     (re.compile(r"Unexpected import path format: (.+)"), _unknown_class),
     (re.compile(r"[Ii]mport path (\S+ )?does not correspond to a subclass of (\S+)"), _wrong_class),
     (re.compile(r"Not a valid subclass of (\w+)"), _no_class),
+    (re.compile(r"Expected an instantiatable class, but ([\w.]+) is abstract"), _no_class),
+    (re.compile(r"""Unable to load config ["'](.*?)["']"""), _no_mapping),
     (re.compile(r"the following arguments are required: (.+)"), _required),
     (re.compile(r"""(?:Key|Option) ["']([\w.]+)["'] is required"""), _required),
 ]

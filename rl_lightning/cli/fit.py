@@ -67,9 +67,23 @@ def resume(words: list[str]) -> int:
     if record.get("status") == "running" and alive(record):
         raise ConfigError(f"run '{run.name}' is being trained by process {record['pid']}")
     check_imports(record, parsed)
-    checkpoint = run.checkpoint(parsed.get("checkpoint") or "last")
+    run.checkpoint(parsed.get("checkpoint") or "last")
     cli = parse_config(compose([str(run.config_file), *parsed.all("config")]), parsed)
-    return train(cli, parsed, run.name, run.name, run, checkpoint)
+    return train(cli, parsed, run.name, run.name, run, generation(run, parsed.get("checkpoint")))
+
+
+def generation(run: Run, which: str | None) -> Path:
+    """The folder to go on from: the newest whole one, or the one that is named."""
+    from rl_lightning.callbacks.generations import Generations, verify
+
+    if which and which != "last":
+        folder = run.checkpoint(which).parent
+        verify(folder)
+        return folder
+    folder, wrong = Generations(run.folder / "checkpoints").newest_whole()
+    for line in wrong:
+        print(f"note: passed over {line}", file=sys.stderr)
+    return folder
 
 
 def parse_config(config: Config, parsed: Parsed) -> RLCLI:
@@ -91,7 +105,7 @@ def train(
     name: str | None,
     stem: str,
     run: Run | None = None,
-    checkpoint: Path | None = None,
+    resume_from: Path | None = None,
 ) -> int:
     """Builds, trains and closes the run's record, whatever happens."""
     from rl_lightning.cli.training import Training
@@ -109,13 +123,13 @@ def train(
     try:
         if fresh:
             start_record(run, cli, saved, parsed)
-        training = Training(cli, run, redact(saved), debug=parsed.has("debug"))
+        training = Training(cli, run, redact(saved), parsed.has("debug"), resume_from)
     except Exception:
         if fresh:
             shutil.rmtree(run.folder, ignore_errors=True)  # made a moment ago, and nothing was trained in it
         raise
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
-    return training.fit(checkpoint)
+    return training.fit()
 
 
 def start_record(run: Run, cli: RLCLI, saved: Config, parsed: Parsed) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from rl_lightning.cli.compose import Config, choose_classes
+from rl_lightning.cli.compose import Config, check_specs, choose_classes
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.experiments.catalog import registry
 
@@ -128,6 +128,7 @@ class RLCLI(LightningCLI):
         parser.link_arguments("data.spec", "model.init_args.spec", apply_on="instantiate")
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        check_specs(self.base)
         text = yaml.safe_dump(self.base, sort_keys=False)
         words = ([f"--config={text}"] if self.base else []) + arrange(self.flags)
         try:

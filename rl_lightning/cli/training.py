@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from rl_lightning.callbacks import Control, Evaluate, default_callbacks, make_loggers
+from rl_lightning.callbacks.checkpoint import check_generation
 from rl_lightning.callbacks.loggers import log_hyperparams
 from rl_lightning.callbacks.progress import clock_time
 from rl_lightning.cli.compose import Config
@@ -30,21 +31,27 @@ class Training:
         run: The claimed folder.
         config: Resolved config, without secrets, for the loggers.
         debug: Watch everything.
+        resume_from: The generation to go on from.
     """
 
-    def __init__(self, cli: RLCLI, run: Run, config: Config, debug: bool = False) -> None:
-        self.cli, self.run, self.config, self.debug = cli, run, config, debug
+    def __init__(
+        self, cli: RLCLI, run: Run, config: Config, debug: bool = False, resume_from: Path | None = None
+    ) -> None:
+        self.cli, self.run, self.resume_from = cli, run, resume_from
         record = run.read()
         model, data = cli.model, cli.datamodule
         self.algorithm, self.task = type(model).__name__, data.spec.env_id
         log, tags = cli.config_init.log, list(cli.config_init.run.tags)
         group = record.get("group") or self.algorithm
         loggers = make_loggers(run.folder, log, self.task, group, run.name, tags)
-        callbacks = default_callbacks(run.folder, log, self.report, run.name, debug)
+        callbacks = default_callbacks(run.folder, log, self.report, run.name, debug, resume_from)
         self.control = next(item for item in callbacks if isinstance(item, Control))
         self.evaluation = next(item for item in callbacks if isinstance(item, Evaluate))
         self.trainer = cli.make_trainer(callbacks, loggers)
-        log_hyperparams(loggers, config)
+        if resume_from is not None:
+            check_generation(resume_from, self.algorithm, list(data.spec), self.trainer.world_size)
+        else:
+            log_hyperparams(loggers, config)
 
     @property
     def first(self) -> bool:
@@ -57,7 +64,7 @@ class Training:
             scores = {"best": best[1] if best else None, "best_at": best[0] if best else None}
             self.run.update(**{"status": "running", **scores, "last10": self.evaluation.last10, **fields})
 
-    def fit(self, checkpoint: Path | None = None) -> int:
+    def fit(self) -> int:
         began = time.monotonic()
         self.say(self.opening())
         self.report(pid=os.getpid())
@@ -66,7 +73,7 @@ class Training:
             self.trainer.fit(
                 self.cli.model,
                 datamodule=self.cli.datamodule,
-                ckpt_path=str(checkpoint) if checkpoint else None,
+                ckpt_path=str(self.resume_from / "model.ckpt") if self.resume_from else None,
                 weights_only=True,
             )
             code = EXIT.get(self.control.caught, 0) if self.control.caught is not None else 0  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Reading one YAML file strictly: plain values, no repeated keys, and bounds on what a hostile file can cost."""
+"""Reading one YAML file strictly: plain values, no repeated keys, bounds on what a hostile file can cost."""
 
 from __future__ import annotations
 
@@ -41,10 +41,12 @@ _Loader.add_implicit_resolver(
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str | int) or isinstance(key, bool):
             raise ConfigError(f"line {key_node.start_mark.line + 1}: {key!r} is no key; write it in quotes")
-        if key in seen and key != "<<":
+        if key in seen:
             raise ConfigError(f"line {key_node.start_mark.line + 1}: key '{key}' is there twice")
         seen.add(key)
     loader.flatten_mapping(node)

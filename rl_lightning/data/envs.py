@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.module import RLData
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.collect import Act, Collector
+from rl_lightning.rollout.phases import Phase
+from rl_lightning.rollout.random_actor import random_actor, with_noise
 from rl_lightning.types import Steps
 
 MOST_EVAL_ENVS = 16
@@ -31,6 +34,7 @@ class EnvData(RLData):
         self.vectorization = vectorization
         self.spec = probe_spec(env)
         self.collector: Collector | None = None
+        self.restarted: list[int] = []  # envs that could not be restored and began a new episode
         self._eval_envs: Any = None
 
     def setup(self, stage: str) -> None:
@@ -40,13 +44,31 @@ class EnvData(RLData):
             self.collector.carry = self.agent.initial_carry(self.num_envs)
             self.explore = self.generator("explore")
 
-    def collect(self, act: Act, steps: int) -> Steps:
+    def actor(self, phase: Phase | None) -> Act:
+        """Who acts while collecting in a phase."""
+        if phase is None:
+            return self.agent.act
+        act = random_actor(self.spec) if phase.controller == "random" else self.agent.controller(phase.controller)
+        return with_noise(act, phase.exploration_noise, self.spec) if phase.exploration_noise else act
+
+    def collect(self, act: Act, steps: int, greedy: bool = False) -> Steps:
         """`steps` steps of every env; moves the clock."""
         assert self.collector is not None
-        rows = self.collector.collect(act, steps, self.explore)
+        rows = self.collector.collect(act, steps, None if greedy else self.explore)
         self.episodes += self.collector.drain()
         self.schedule.env_step += steps * self.num_envs * self.spec.action_repeat * self.world_size
         return rows
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        assert self.collector is not None
+        state = {"explore": self.explore.get_state(), "collector": self.collector.state_dict()}
+        return super().save(store) | state
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        assert self.collector is not None
+        self.explore.set_state(state["explore"])
+        self.restarted = self.collector.load_state_dict(state["collector"], self.agent.device)
 
     def eval_envs(self, episodes: int) -> Any:
         """Sync envs without what is meant for training only; the same ones serve every evaluation."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from lightning.pytorch import LightningDataModule
 
+from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.evaluate import extra_means
+from rl_lightning.rollout.phases import Hook, Phase, PhaseCursor
 from rl_lightning.rollout.schedule import RunConfig, RunSchedule
 from rl_lightning.seeding import derive
 from rl_lightning.types import Block, EnvSpec, EpisodeStats
@@ -32,6 +35,13 @@ class BlockStream:
             yield self.data.next_block()
 
 
+class PhaseView(NamedTuple):
+    """What an update rule may know of the phase it works in."""
+
+    phase: Phase
+    progress: float  # share of the phase that was over when the block began
+
+
 class RLData(LightningDataModule):
     """Base of the DataModules. A subclass sets `spec` in its constructor and defines `next_block()`."""
 
@@ -43,6 +53,8 @@ class RLData(LightningDataModule):
         super().__init__()
         self.schedule = RunSchedule(clock=self.clock)
         self.seed = 0
+        self.view: PhaseView | None = None  # the phase of the current block, for losses to see
+        self.skips = 0  # updates skipped for want of data since metrics were last emitted
         self.episodes: list[EpisodeStats] = []  # ended since the last time metrics were emitted
 
     def configure(self, run: RunConfig, seed: int) -> None:
@@ -71,7 +83,46 @@ class RLData(LightningDataModule):
         return torch.Generator().manual_seed(self.derive(name))
 
     def next_block(self) -> Block:
-        raise TypeError(f"{type(self).__name__} must define next_block()")
+        """What the next training_step gets: the data's natural turn, or the hook that a phase has due."""
+        self.schedule.begin_block()
+        self.schedule.evaluate_now = False
+        return self.turn() if self.schedule.phases is None else self._phase_block(self.schedule.phases)
+
+    def turn(self) -> Block:
+        """Collects and samples as the algorithm usually wants it."""
+        raise TypeError(f"{type(self).__name__} must define turn()")
+
+    def collect_hook(self, phase: Phase) -> None:
+        """Collects once, as the phase says."""
+        raise ConfigError(f"phase '{phase.name}': {type(self).__name__} has nothing to collect from")
+
+    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
+        """The block for `updates` calls of the hook; None if there is not enough data yet."""
+        raise ConfigError(f"phase '{phase.name}': {type(self).__name__} has no batches for '{hook.name}'")
+
+    def _phase_block(self, cursor: PhaseCursor) -> Block:
+        phase, hook, before = cursor.phase, cursor.next_hook(), self.schedule.env_step
+        block: Block | None = Block(None, 0)
+        updates = 0
+        if hook.name == "collect":
+            self.collect_hook(phase)
+        elif hook.name == "evaluate":
+            self.schedule.evaluate_now = True
+        else:
+            updates = cursor.room_for_updates(hook.count)
+            block = self.update_hook(phase, hook, updates)
+        skipped = block is None
+        if skipped and phase.type == "offline" and cursor.skipped > len(phase.hooks):
+            raise ConfigError(
+                f"phase '{phase.name}' is offline and its buffer '{phase.buffer}' will never hold enough rows; "
+                f"collect first, or give it data"
+            )
+        self.view = PhaseView(phase, cursor.progress)
+        done = (block.updates or updates) if block is not None and hook.is_update else 0
+        cursor.advance(self.schedule.env_step - before, done, skipped)
+        if skipped:
+            self.skips += 1
+        return block if block is not None else Block(None, 0)
 
     def feedback(self, block: Block, priorities: torch.Tensor) -> None:
         """Takes what the update rule says about the rows it saw, e.g. how wrong it was about each."""
@@ -93,16 +144,31 @@ class RLData(LightningDataModule):
     def test_dataloader(self) -> list[int]:
         return [0]
 
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        """All that this rank's data needs to go on exactly; large rows go to the store."""
+        episodes = [tuple(e) for e in self.episodes]
+        return {"schedule": self.schedule.state_dict(), "episodes": episodes, "skips": self.skips}
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        self.schedule.load_state_dict(state["schedule"])
+        self.episodes = [EpisodeStats(*e) for e in state["episodes"]]
+        self.skips = state["skips"]
+
     def collect_metrics(self) -> dict[str, float]:
         """Means over the training episodes that ended since the last call."""
         episodes, self.episodes = self.episodes, []
+        metrics: dict[str, float] = {}
+        if self.schedule.phases is not None:
+            metrics = {
+                "train/phase": float(self.schedule.phases.index),
+                "train/skipped_updates": float(self.skips),
+            }
+            self.skips = 0
         if not episodes:
-            return {}
-        metrics = {
+            return metrics
+        metrics |= {
             "collect/return": sum(e.episode_return for e in episodes) / len(episodes),
             "collect/length": sum(e.length for e in episodes) / len(episodes),
             "collect/episodes": float(len(episodes)),
         }
-        for key in episodes[0].extra:
-            metrics[f"collect/{key}"] = sum(e.extra[key] for e in episodes) / len(episodes)
-        return metrics
+        return metrics | {f"collect/{key}": value for key, value in extra_means(episodes).items()}

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from rl_lightning import ranks
+from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.envs import EnvData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.normalizer import ReturnScaler
-from rl_lightning.types import Block
+from rl_lightning.rollout.phases import Hook, Phase
+from rl_lightning.types import Block, Rollout
 
 
 class OnPolicyData(EnvData):
@@ -36,18 +41,47 @@ class OnPolicyData(EnvData):
         self.rollout_steps = rollout_steps
         self.normalize_rewards = normalize_rewards
         self.scaler: ReturnScaler | None = None
+        self.fresh: Rollout | None = None  # between the collect and the update hooks of a phase
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
         if stage == "fit" and self.normalize_rewards and self.scaler is None:
             self.scaler = ReturnScaler(self.agent.gamma, self.num_envs)
 
-    def next_block(self) -> Block:
-        self.schedule.begin_block()
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        scaler = None if self.scaler is None else self.scaler.state_dict()
+        fresh = None if self.fresh is None else dict(self.fresh._asdict())
+        return super().save(store) | {"scaler": scaler, "fresh": fresh}
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        self.fresh = None if state["fresh"] is None else Rollout(**state["fresh"])
+        if self.scaler is not None:
+            self.scaler.load_state_dict(state["scaler"])
+
+    def turn(self) -> Block:
+        return Block(self._roll(None), 1, stacked=False)
+
+    def collect_hook(self, phase: Phase) -> None:
+        self.fresh = self._roll(phase)
+
+    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
+        """A rollout is used by each hook once, while it is fresh."""
+        if self.fresh is None:
+            return None
+        block = Block(self.fresh, 1, hook.name, stacked=False)
+        last = [h for h in phase.hooks if h.is_update][-1]
+        if hook is last:
+            self.fresh = None
+        return block
+
+    def _roll(self, phase: Phase | None) -> Rollout:
         assert self.collector is not None
         carry = self.collector.carry
-        rollout = self.collect(self.agent.act, self.rollout_steps).rollout(carry, self.collector.carry)
+        steps = (phase.collect_length if phase else None) or self.rollout_steps
+        played = self.collect(self.actor(phase), steps, bool(phase and phase.deterministic_policy))
+        rollout = played.rollout(carry, self.collector.carry)
         if self.scaler is not None:
             done = rollout.terminated | rollout.truncated
-            rollout = rollout._replace(reward=self.scaler.scale(rollout.reward, done))
-        return Block(rollout, 1, stacked=False)
+            rollout = rollout._replace(reward=self.scaler.scale(rollout.reward, done, ranks.gather))
+        return rollout

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from rl_lightning.buffers import BufferRecipe, Replay, ReplayBuffer
+from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.envs import EnvData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.phases import Hook, Phase
 from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.types import Block, Transitions
 
@@ -54,22 +57,35 @@ class OnlineData(EnvData):
         self.learning_starts = learning_starts
         self.train_every = train_every
         self.update_ratio = update_ratio
-        self.replay: ReplayBuffer | None = None
+        self.replays: dict[str, ReplayBuffer] = {}
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
-        if stage == "fit" and self.replay is None:
-            self.replay = self.recipe.build(self.spec, self.num_envs)
+        if stage == "fit" and not self.replays:
+            self.named("replay")
             self.draw = self.generator("replay")
             self.random_act = random_actor(self.spec)
 
     @property
     def buffer(self) -> ReplayBuffer:
-        assert self.replay is not None, "the buffer is built in setup('fit')"
-        return self.replay
+        return self.named("replay")
 
-    def next_block(self) -> Block:
-        self.schedule.begin_block()
+    def collect_hook(self, phase: Phase) -> None:
+        steps = phase.collect_length or self._turn(prefill=False)
+        self.named(phase.buffer).add(self.collect(self.actor(phase), steps, phase.deterministic_policy))
+
+    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
+        if len(self.named(phase.buffer)) < max(self.batch_size, 2 * self.num_envs):
+            return None
+        return Block(self.sample(updates, phase.buffer), updates, hook.name)
+
+    def named(self, name: str) -> ReplayBuffer:
+        """A buffer by its name; a new name gets a buffer of its own."""
+        if name not in self.replays:
+            self.replays[name] = self.recipe.build(self.spec, self.num_envs)
+        return self.replays[name]
+
+    def turn(self) -> Block:
         prefill = self.schedule.env_step < self.learning_starts
         self.buffer.add(self.collect(self.random_act if prefill else self.agent.act, self._turn(prefill)))
         updates = self._owed()
@@ -78,10 +94,10 @@ class OnlineData(EnvData):
         return Block(self.sample(updates), updates)
 
     def _turn(self, prefill: bool) -> int:
-        """Vector steps of this turn: a whole prefill if possible, but never past the budget."""
+        """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
         wide = self.num_envs * self.spec.action_repeat * self.world_size
         wanted = self.learning_starts - self.schedule.env_step if prefill else self.train_every
-        steps = math.ceil(min(wanted, self.schedule.env_steps_left()) / wide)
+        steps = math.ceil(wanted / wide)
         return max(1, min(steps, MOST_PREFILL) if prefill else steps)
 
     def _owed(self) -> int:
@@ -89,18 +105,33 @@ class OnlineData(EnvData):
         if len(self.buffer) < max(self.num_envs * 2, 1):
             return 0
         due = math.floor(self.update_ratio * max(0, self.schedule.env_step - self.learning_starts))
-        return self.schedule.clip_updates(due - self.schedule.update)
+        return max(0, due - self.schedule.update)
 
-    def sample(self, updates: int) -> Transitions:
+    def sample(self, updates: int, name: str = "replay") -> Transitions:
         """One gather for the whole block, as [U, B, ...]."""
-        self.buffer.progress = self.schedule.progress
-        agent = self.agent
-        rows = self.buffer.sample(updates * self.batch_size, self.draw, agent.n_step, agent.gamma)
+        buffer, agent = self.named(name), self.agent
+        buffer.progress = self.schedule.progress
+        self.sampled = name
+        rows = buffer.sample(updates * self.batch_size, self.draw, agent.n_step, agent.gamma)
         shape = (updates, self.batch_size)
         return rows._replace(**{k: v.unflatten(0, shape) for k, v in rows._asdict().items() if v is not None})
 
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        return super().save(store) | {
+            "draw": self.draw.get_state(),
+            "buffers": {name: buffer.save(store.part(name)) for name, buffer in self.replays.items()},
+        }
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        self.draw.set_state(state["draw"])
+        for name, saved in state["buffers"].items():
+            self.named(name).load(saved, store.part(name))
+            for env in self.restarted:
+                self.named(name).cut(env)
+
     def feedback(self, block: Block, priorities: torch.Tensor) -> None:
-        self.buffer.set_priorities(block.batch.index, priorities)
+        self.named(self.sampled).set_priorities(block.batch.index, priorities)
 
     def collect_metrics(self) -> dict[str, float]:
         return super().collect_metrics() | {"collect/buffer_rows": float(len(self.buffer))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import ale_py
@@ -17,6 +18,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.types import EnvSpec
 
 gymnasium.register_envs(ale_py)
+ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no banner
 
 
 def known_ids() -> list[str]:
@@ -39,7 +41,8 @@ def native_envs(
     if env_id not in gymnasium.registry:
         raise unknown_id(env_id)
     options = {**gymnasium.spec(env_id).kwargs, **preset.env_kwargs(env_id), **kwargs}
-    options.pop("frameskip", None)
+    for name in ("frameskip", "obs_type"):  # set by the preset
+        options.pop(name, None)
     unknown = set(options) - {
         "game",
         "repeat_action_probability",
@@ -128,12 +131,20 @@ class NativeAtari(Envs):
             final = found["final_obs"].copy()
             final[~over] = obs[~over]
             infos["final_obs"] = final
-            if over.any():
-                infos["episode"] = self._episodes(over)
+            infos["episode"] = self._episodes(over)
         self._frames[:] = found["episode_frame_number"]
         self.steps += 1
         rewards = np.sign(rewards) if self.clip_rewards else rewards
         return obs, rewards.astype(np.float32), terminated, truncated, infos
+
+    def snapshot(self) -> list[Any]:
+        """ALE's vector env keeps its state to itself: none can be saved."""
+        return [None] * self.num_envs
+
+    def restore(self, states: Sequence[Any], seed: int = 0) -> dict[int, tuple[Array, Infos]]:
+        self._check_states(states)
+        obs, _ = self.reset(seed=seed)
+        return {i: (obs[i].copy(), {}) for i in range(self.num_envs)}
 
     def _episodes(self, over: Array) -> dict[str, Array]:
         rows = [int(i) for i in np.flatnonzero(over)]

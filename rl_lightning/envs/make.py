@@ -71,11 +71,17 @@ def make_env(
         raise ConfigError(f"action_repeat {config.action_repeat} must be at least 1")
     if config.action_repeat > 1:
         env = RepeatedAction(env, config.action_repeat)
+    limit = None
+    if isinstance(env, gymnasium.wrappers.TimeLimit) and not config.transforms:
+        limit = env._max_episode_steps  # the record counts steps anyway: one layer less
+        env = env.env
     for transform in config.transforms:
         env = transform.apply(env, training)
     if config.noise is not None:
         env = config.noise.apply(env)
-    return EpisodeRecord(env, config.id, index, config.track, config.rescale_actions, config.clip_rewards)
+    return EpisodeRecord(
+        env, config.id, index, config.track, config.rescale_actions, config.clip_rewards, limit
+    )
 
 
 def describe(env: EpisodeRecord) -> EnvSpec:
@@ -108,7 +114,7 @@ def time_limit(layers: Iterable[gymnasium.Env[Any, Any]]) -> int | None:
     """The tightest limit, in env steps, that any layer declares."""
     limits = [layer._max_episode_steps for layer in layers if isinstance(layer, gymnasium.wrappers.TimeLimit)]
     limits += [layer.time_limit for layer in layers if "time_limit" in vars(layer)]  # type: ignore[attr-defined]
-    return min((int(limit) for limit in limits), default=None)
+    return min((int(limit) for limit in limits if limit is not None), default=None)
 
 
 def probe_spec(config: EnvConfig) -> EnvSpec:

@@ -42,6 +42,8 @@ class GridObs(gymnasium.Wrapper[Any, Any, Any, Any]):
             `dict` (image and direction, encoded by the general rules).
     """
 
+    constants = ("obs_mode", "_tables")
+
     def __init__(self, env: Env, obs_mode: str = "one_hot") -> None:
         super().__init__(env)
         self.obs_mode = obs_mode

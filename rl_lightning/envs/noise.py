@@ -52,6 +52,8 @@ class Noise:
 class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     """The env behind a noisy sensor, a noisy actuator, or both."""
 
+    constants = ("recipe", "_obs_box", "_action_box", "_half_range")
+
     def __init__(self, env: Env, recipe: Noise) -> None:
         super().__init__(env)
         self.recipe = recipe

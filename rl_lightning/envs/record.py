@@ -9,9 +9,11 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from rl_lightning.envs.codec import MismatchError, UnsaveableError
 from rl_lightning.envs.gl import gl_error
+from rl_lightning.envs.snapshot import load_layers, save_layers
 from rl_lightning.envs.spaces import ActionEncoder, ObsEncoder
-from rl_lightning.errors import EnvError, RLError
+from rl_lightning.errors import EnvError, ResumeError, RLError
 
 Step = tuple[NDArray[Any], float, bool, bool, dict[str, Any]]
 
@@ -38,7 +40,10 @@ class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
         track: info keys averaged over an episode (keys with "success" in their name: true if ever true).
         rescale_actions: map [-1, 1] onto finite action bounds.
         clip_rewards: hand out the sign of the reward; the record keeps the raw one.
+        time_limit: truncate after this many env steps.
     """
+
+    constants = ("env_id", "index", "track", "clip_rewards", "time_limit")
 
     def __init__(
         self,
@@ -48,6 +53,7 @@ class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
         track: Sequence[str] = (),
         rescale_actions: bool = True,
         clip_rewards: bool = False,
+        time_limit: int | None = None,
     ) -> None:
         super().__init__(env)
         channels_first = any(getattr(layer, "channels_first", False) for layer in chain(env))
@@ -58,7 +64,9 @@ class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.env_id, self.index = env_id, index
         self.track = tuple(track)
         self.clip_rewards = clip_rewards
+        self.time_limit = time_limit
         self.masked = False  # known after the first reset
+        self.unsaved = ""  # why the last snapshot was none
         self._mask_source = getattr(env.unwrapped, "action_masks", None)
         self.total_steps = 0  # calls of step since this env was made
         self.goes_on = False  # only a life ended: the next reset continues the game
@@ -120,12 +128,41 @@ class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
             self.length += 1
         if self.clip_rewards:
             reward = float(np.sign(reward))
+        if self.time_limit is not None and self.length >= self.time_limit:
+            truncated = True
         out: dict[str, Any] = {"action_mask": self._mask(info)} if self.masked else {}
         if terminated or truncated:
             self.goes_on = bool(info.get("life_lost", False))
             if not self.goes_on:
                 out["episode"] = self._episode()
         return self.encode(obs), reward, bool(terminated), bool(truncated), out
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """The place of this env in plain values; None (and `unsaved` says why) if it cannot be told."""
+        self.unsaved = ""
+        try:
+            return save_layers(chain(self))
+        except UnsaveableError as error:
+            self.unsaved = f"{self.env_id}: {error}"
+            return None
+        except RLError:
+            raise
+        except Exception as error:  # of a user's own get_state
+            raise self._failed("snapshot", error) from error
+
+    def restore(self, given: tuple[dict[str, Any] | None, int]) -> tuple[Any, dict[str, Any]] | None:
+        """Go to the place of a (snapshot, seed); without a snapshot begin a new episode, and return that."""
+        state, seed = given
+        first = self.reset(seed=seed)
+        if state is None:
+            return first
+        try:
+            load_layers(chain(self), state)
+        except MismatchError as error:
+            raise ResumeError(
+                f"{self.env_id} (env {self.index}): the saved state does not fit: {error}"
+            ) from error
+        return None
 
     def render(self) -> Any:
         try:

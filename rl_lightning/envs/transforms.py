@@ -182,6 +182,8 @@ class AtariPreset(Transform):
         if env_id.startswith("rl/"):  # a toy on the Atari path has no emulator
             return {}
         kwargs: dict[str, Any] = {"frameskip": 1}
+        if self.gray:
+            kwargs["obs_type"] = "grayscale"  # the emulator's own grey: cheaper than ours
         if self.sticky is not None:
             kwargs["repeat_action_probability"] = self.sticky
         if self.full_action_space is not None:

@@ -15,7 +15,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from rl_lightning.envs.record import EpisodeRecord
-from rl_lightning.errors import EnvError
+from rl_lightning.envs.saved import from_saved, to_saved
+from rl_lightning.errors import EnvError, ResumeError
 from rl_lightning.types import EnvSpec
 
 Array = NDArray[Any]
@@ -40,6 +41,36 @@ class Envs(VectorEnv[Any, Any, Any]):
         self._mask = (
             np.ones((num_envs, sum(env_spec.action_sizes)), np.bool_) if env_spec.action_mask else None
         )
+
+    def snapshot(self) -> list[Any]:
+        """The exact place of each env, in values that `torch.load(weights_only=True)` takes.
+
+        None for an env that cannot be saved; `call("unsaved")` says why.
+        """
+        return [to_saved(state) for state in self.call("snapshot")]
+
+    def restore(self, states: Sequence[Any], seed: int = 0) -> dict[int, tuple[Array, Infos]]:
+        """Take each env back to its place. Those without a state begin a new episode, seeded `seed + i`, and
+        are returned with their first observation and infos."""
+        self._check_states(states)
+        given = []
+        for i, state in enumerate(states):
+            try:
+                given.append((from_saved(state), seed + i))
+            except ValueError as error:
+                raise ResumeError(f"{self.env_spec.env_id} (env {i}): the saved state has {error}") from error
+        answers = self.call_each("restore", given)
+        return {i: answer for i, answer in enumerate(answers) if answer is not None}
+
+    def call_each(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Call one method with a value of its own for each env."""
+        raise NotImplementedError
+
+    def _check_states(self, states: Sequence[Any]) -> None:
+        if len(states) != self.num_envs:
+            raise ResumeError(
+                f"{self.env_spec.env_id}: {len(states)} saved envs, but {self.num_envs} are wanted"
+            )
 
     def _check(self, obs: Array, rewards: Sequence[float] | Array) -> None:
         """Refuse numbers that are not finite: one sum when all is well, a search only when it is not."""
@@ -73,8 +104,7 @@ class Envs(VectorEnv[Any, Any, Any]):
             self._find("observation", final)
         infos["final_obs"] = final
         episodes = [(i, info["episode"]) for i, _, info in ended if "episode" in info]
-        if episodes:
-            infos["episode"] = merge_episodes(episodes, len(obs))
+        infos["episode"] = merge_episodes(episodes, len(obs))
         return infos
 
 
@@ -170,7 +200,6 @@ class SerialEnvs(Envs):
         return tuple(item(*args, **kwargs) if callable(item) else item for item in found)
 
     def call_each(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Call one method with a value of its own for each env."""
         pairs = zip(self.envs, values, strict=True)
         return tuple(env.get_wrapper_attr(name)(value) for env, value in pairs)
 

@@ -12,7 +12,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
 from rl_lightning.envs.record import EpisodeRecord
 from rl_lightning.envs.vector import Array, Envs, Infos, Seeds, spread_seeds
-from rl_lightning.errors import EnvError
+from rl_lightning.errors import EnvError, RLError
 from rl_lightning.types import EnvSpec
 
 
@@ -84,7 +84,6 @@ class AsyncEnvs(Envs, AsyncVectorEnv):
         return tuple(self._ask([("_call", (name, args, kwargs))] * self.num_envs))
 
     def call_each(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
-        """Call one method with a value of its own for each env."""
         return tuple(self._ask([("_call", (name, (value,), {})) for value in values]))
 
     def _ask(self, messages: Sequence[tuple[str, Any]]) -> list[Any]:
@@ -108,7 +107,7 @@ class AsyncEnvs(Envs, AsyncVectorEnv):
         if not succeeded:
             index, _, error, _ = self.error_queue.get(timeout=10.0)
             self.close(terminate=True)
-            if isinstance(error, EnvError):
+            if isinstance(error, RLError):
                 raise error
             raise EnvError(
                 f"{self.env_spec.env_id} (env {index}) raised at step {self.steps}: "

@@ -84,6 +84,8 @@ class GrayFrames(ObsWrapper):
 class ResizedFrames(ObsWrapper):
     """Area-averaged to a new size."""
 
+    constants = ("size", "_cv2", "_mode")
+
     def __init__(self, env: Env, size: tuple[int, int]) -> None:
         channels, _, _ = image_shape(env, "Resize")
         super().__init__(env, spaces.Box(0, 255, (channels, *size), np.uint8))
@@ -105,6 +107,8 @@ class ResizedFrames(ObsWrapper):
 
 class CroppedFrames(ObsWrapper):
     """Without the given margins (top, bottom, left, right)."""
+
+    constants = ("_rows", "_columns")
 
     def __init__(self, env: Env, margins: tuple[int, int, int, int]) -> None:
         channels, height, width = image_shape(env, "Crop")
@@ -132,6 +136,8 @@ class ScaledFrames(ObsWrapper):
 class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):
     """The last k observations along the first axis, newest last."""
 
+    constants = ("frames", "width")
+
     def __init__(self, env: Env, frames: int) -> None:
         super().__init__(env)
         space = env.observation_space
@@ -158,6 +164,8 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 class RepeatedAction(gymnasium.Wrapper[Any, Any, Any, Any]):
     """One action played `steps` times."""
+
+    constants = ("repeat", "max_pool", "_lazy")
 
     def __init__(self, env: Env, steps: int, max_pool: bool = False) -> None:
         super().__init__(env)
@@ -207,6 +215,8 @@ class SignReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 class TimeInObs(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Appends t / limit to a flat observation."""
 
+    constants = ("limit",)
+
     def __init__(self, env: Env) -> None:
         super().__init__(env)
         limits = [layer for layer in chain(env) if isinstance(layer, gymnasium.wrappers.TimeLimit)]
@@ -243,6 +253,8 @@ def needs_fire(env: Env) -> bool:
 
 class NoopReset(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Up to `noop_max` no-ops after a reset."""
+
+    constants = ("noop_max",)
 
     def __init__(self, env: Env, noop_max: int) -> None:
         super().__init__(env)

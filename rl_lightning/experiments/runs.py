@@ -63,16 +63,22 @@ class Run:
         write_json(self.folder / RECORD, {**self.read(), **fields, "updated": now()})
 
     def checkpoint(self, which: str = "best") -> Path:
-        """A checkpoint of this run: `best`, `last`, a file name in checkpoints/, or any path."""
+        """The weights of this run: `best`, `last`, a milestone (step-20000), or any path."""
         folder = self.folder / "checkpoints"
-        names = {"best": ("best", "last"), "last": ("last",)}.get(which)
-        candidates = [folder / f"{stem}.ckpt" for stem in names] if names else [Path(which), folder / which]
+        last = [path / "model.ckpt" for path in reversed(self.generations())]
+        given = [Path(which), Path(which) / "model.ckpt", folder / which, folder / which / "model.ckpt"]
+        candidates = {"best": [folder / "best.ckpt", *last], "last": last}.get(which, given)
         for path in candidates:
-            if path.exists():
+            if path.is_file():
                 return path
-        there = sorted(path.name for path in folder.glob("*.ckpt")) if folder.is_dir() else []
+        names = ["best"] if (folder / "best.ckpt").is_file() else []
+        there = names + sorted(path.parent.name for path in folder.glob("*/meta.json"))
         listing = f"it has {', '.join(there)}" if there else "it has none yet"
         raise ResumeError(f"run '{self.name}' has no checkpoint '{which}' ({listing})")
+
+    def generations(self) -> list[Path]:
+        """Folders of the saved generations, oldest first."""
+        return sorted((self.folder / "checkpoints").glob("last-*"))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rl_lightning import interrupt
 from rl_lightning.types import Carry, EnvSpec, EpisodeStats, Steps
 
 
@@ -55,6 +56,7 @@ class Collector:
         current, first = self.obs, self.is_first
         with torch.no_grad():
             for t in range(steps):
+                interrupt.poll()
                 obs[t], is_first[t] = current, first
                 if mask is not None:
                     mask[t] = self.mask
@@ -79,7 +81,35 @@ class Collector:
     ) -> None:
         for n in np.flatnonzero(done):
             ends.append((t, int(n), infos["final_obs"][n].copy()))
-            self.episodes.append(episode_stats(infos["episode"], int(n)))
+            if infos["episode"]["length"][
+                n
+            ]:  # 0: a life was lost, which ends what is learned from, but not the game
+                self.episodes.append(episode_stats(infos["episode"], int(n)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place of every env; an env that cannot be saved has None for a snapshot."""
+        return {
+            "obs": torch.from_numpy(self.obs.copy()),
+            "is_first": torch.from_numpy(self.is_first.copy()),
+            "mask": None if self.mask is None else torch.from_numpy(self.mask.copy()),
+            "carry": tuple(c.detach().cpu().clone() for c in self.carry),
+            "episodes": [tuple(episode) for episode in self.episodes],
+            "envs": getattr(self.envs, "snapshot", lambda: [None] * self.num_envs)(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], device: torch.device | str = "cpu") -> list[int]:
+        """Takes every env back to its place; returns those that had to start a new episode instead."""
+        self.obs, self.is_first = state["obs"].numpy().copy(), state["is_first"].numpy().copy()
+        self.mask = None if state["mask"] is None else state["mask"].numpy().copy()
+        self.carry = tuple(c.to(device) for c in state["carry"])
+        self.episodes = [EpisodeStats(*episode) for episode in state["episodes"]]
+        restarted: list[int] = []
+        for n, (obs, infos) in self.envs.restore(state["envs"]).items():
+            restarted.append(n)
+            self.obs[n], self.is_first[n] = obs, True
+            if self.mask is not None:
+                self.mask[n] = infos["action_mask"]
+        return restarted
 
     def drain(self) -> list[EpisodeStats]:
         episodes, self.episodes = self.episodes, []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from rl_lightning import interrupt
 from rl_lightning.functional.scores import iqm
 from rl_lightning.rollout.collect import Act, episode_stats, zero_rows
 from rl_lightning.types import Carry, EpisodeStats
@@ -32,6 +34,7 @@ def evaluate(
     carry = initial_carry(num)
     with torch.no_grad():
         while any(len(done) < want for done, want in zip(played, quota, strict=True)):
+            interrupt.poll()
             mask = torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
             action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
             obs, _, terminated, truncated, infos = envs.step(action.cpu().numpy())
@@ -58,6 +61,13 @@ def summarize(episodes: Sequence[EpisodeStats]) -> dict[str, float]:
         "eval/length": float(lengths.mean()),
         "eval/episodes": float(len(episodes)),
     }
-    for key in episodes[0].extra:
-        summary[f"eval/{key}"] = float(np.mean([episode.extra[key] for episode in episodes]))
-    return summary
+    return summary | {f"eval/{key}": value for key, value in extra_means(episodes).items()}
+
+
+def extra_means(episodes: Sequence[EpisodeStats]) -> dict[str, float]:
+    """Means of what the env reported, each over the episodes that reported it."""
+    keys = sorted({key for episode in episodes for key in episode.extra})
+    found = {
+        key: [e.extra[key] for e in episodes if not math.isnan(e.extra.get(key, math.nan))] for key in keys
+    }
+    return {key: sum(values) / len(values) for key, values in found.items() if values}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.collect import Act
 from rl_lightning.types import Carry, EnvSpec
 
@@ -29,3 +30,20 @@ def random_actor(spec: EnvSpec) -> Act:
         return (action if spec.action_kind == "multi_discrete" else action[:, 0]), carry
 
     return act
+
+
+def with_noise(act: Act, scale: float, spec: EnvSpec) -> Act:
+    """The same actor with Gaussian noise on its continuous actions, kept within the bounds."""
+    if spec.action_kind != "continuous":
+        raise ConfigError(f"exploration_noise needs continuous actions; {spec.env_id} has discrete ones")
+
+    def noisy(
+        obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        action, carry = act(obs, carry, explore, mask)
+        if explore is None:
+            return action, carry
+        noise = torch.randn(action.shape, generator=explore).to(action.device)
+        return (action + scale * noise).clamp(-1.0, 1.0), carry
+
+    return noisy

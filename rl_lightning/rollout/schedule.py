@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.phases import PhaseCursor
 
 
 @dataclass
@@ -88,6 +89,8 @@ class RunSchedule:
         self.clock = clock
         self.env_step = 0
         self.update = 0
+        self.phases: PhaseCursor | None = None
+        self.evaluate_now = False  # a phase asked for an evaluation at the end of this block
         self.progress = 0.0  # share of the budget that was spent when the current block began
 
     @property
@@ -106,14 +109,20 @@ class RunSchedule:
 
     @property
     def finished(self) -> bool:
-        return self.fraction >= 1.0
+        return self.fraction >= 1.0 or (self.phases is not None and self.phases.finished)
+
+    @property
+    def reason(self) -> str:
+        """Why a finished run is finished."""
+        if self.run.env_steps and self.env_step >= self.run.env_steps:
+            return f"{self.run.env_steps} env steps done"
+        if self.run.updates and self.update >= self.run.updates:
+            return f"{self.run.updates} updates done"
+        return "all phases done" if self.phases is not None and self.phases.finished else "not finished"
 
     def begin_block(self) -> None:
-        """Freeze `progress`, so that schedules see the share before this block's steps (the first lr is the full lr)."""
+        """Freezes `progress`: schedules see the share before this block's steps; the first lr is the full lr."""
         self.progress = self.fraction
-
-    def env_steps_left(self) -> int:
-        return max(0, self.run.env_steps - self.env_step) if self.run.env_steps else 2**62
 
     def clip_updates(self, updates: int) -> int:
         """At most `updates`, and not past the budget or, where updates are the clock, the next cadence point."""
@@ -126,7 +135,10 @@ class RunSchedule:
         return max(0, updates)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"env_step": self.env_step, "update": self.update, "progress": self.progress}
+        phases = None if self.phases is None else self.phases.state_dict()
+        return {"env_step": self.env_step, "update": self.update, "progress": self.progress, "phases": phases}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env_step, self.update, self.progress = state["env_step"], state["update"], state["progress"]
+        if self.phases is not None and state["phases"] is not None:
+            self.phases.load_state_dict(state["phases"])

@@ -49,9 +49,9 @@ def write_video(frames: list[np.ndarray], path: Path, fps: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     height, width = frames[0].shape[:2]
     pad = ((0, height % 2), (0, width % 2), (0, 0))
-    with imageio.get_writer(
-        path, fps=min(fps, 60), macro_block_size=1, format="FFMPEG", codec="libx264"
-    ) as writer:
+    options = {"fps": min(fps, 60), "macro_block_size": 1, "codec": "libx264"}
+    writer: Any = imageio.get_writer(path, format="FFMPEG", **options)  # type: ignore[arg-type]
+    with writer:
         for frame in frames:
             writer.append_data(np.pad(frame, pad))
     return path

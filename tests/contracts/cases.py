@@ -56,10 +56,18 @@ def env(name: str, *transforms: Any, **kwargs: Any) -> EnvConfig:
 LAKE, TARGET = env("rl/FrozenLake2x2-v0"), env("tests/Target-v0")
 CATCH, RECALL = env("rl/Catch-v0", rows=5, columns=5), env("rl/Recall-v0", delay=1)
 SMALL = MLP([32], "tanh")
-PIXELS = SmallCNN([4, 8], hidden=32)
+PIXELS = SmallCNN([8], hidden=32)
 
 on_policy = partial(OnPolicyData, num_envs=8, rollout_steps=16)
-online = partial(OnlineData, batch_size=32, learning_starts=64, train_every=8, num_envs=2, buffer=Replay(2000))
+online = partial(
+    OnlineData,
+    num_envs=2,
+    batch_size=32,
+    buffer=Replay(2000),
+    learning_starts=64,
+    train_every=8,
+    update_ratio=0.5,
+)
 ppo = partial(PPO, network=SMALL, lr=5e-3, epochs=4, minibatch_size=64, entropy_weight=0.01)
 dqn = partial(DQN, network=SMALL, lr=3e-3, gamma=0.9, target_every=20, epsilon_schedule=Linear(0.05, 0.5))
 sac = partial(SAC, network=SMALL, critic_hidden=[32], lr=5e-3, gamma=0.5, target_rate=0.05)
@@ -71,17 +79,17 @@ THREE = (("actor.",), ("q.",), ("log_alpha",))
 SOFT = {"optimizers": THREE, "slow": ("q_slow.",), "counters": ("updates",)}
 
 CASES = [
-    Case("ppo-discrete", partial(on_policy, LAKE), ppo, (APART,), 2000, 0.95),
-    Case("ppo-continuous", partial(on_policy, TARGET), partial(ppo, log_std_init=-0.5), (APART,), 6000, 3.2),
-    Case("ppo-multi-discrete", partial(on_policy, env("tests/Match-v0")), ppo, (APART,), 4000, 3.6),
-    Case("ppo-masked", partial(on_policy, env("rl/Masked-v0", actions=4)), ppo, (APART,), 6000, 11.0),
-    Case("ppo-gru", partial(on_policy, RECALL), partial(ppo, network=RNN(hidden=16)), (APART,), 6000, 0.9),
+    Case("ppo-discrete", partial(on_policy, LAKE), ppo, (APART,), 1000, 0.95),
+    Case("ppo-continuous", partial(on_policy, TARGET), partial(ppo, log_std_init=-0.5), (APART,), 3000, 3.2),
+    Case("ppo-multi-discrete", partial(on_policy, env("tests/Match-v0")), ppo, (APART,), 1500, 3.6),
+    Case("ppo-masked", partial(on_policy, env("rl/Masked-v0", actions=4)), ppo, (APART,), 2500, 10.0),
+    Case("ppo-gru", partial(on_policy, RECALL), partial(ppo, network=RNN(hidden=16)), (APART,), 2000, 0.9),
     Case(
         "ppo-transformer",
         partial(on_policy, RECALL),
         partial(ppo, network=WindowTransformer(3, 16, 2, 1), share_network=True),
         (SHARED,),
-        6000,
+        2000,
         0.9,
     ),
     Case(
@@ -89,33 +97,33 @@ CASES = [
         partial(on_policy, CATCH),
         partial(ppo, network=PIXELS, share_network=True),
         (SHARED,),
-        6000,
-        0.6,
+        4000,
+        0.5,
     ),
-    Case("dqn", partial(online, LAKE), dqn, env_steps=1500, score=0.95, **Q_ONLY),
+    Case("dqn", partial(online, LAKE), dqn, env_steps=600, score=0.95, **Q_ONLY),
     Case(
         "dqn-dueling-n-step-prioritized",
         partial(online, LAKE, buffer=PrioritizedReplay(2000)),
         partial(dqn, double=True, dueling=True, n_step=3),
-        env_steps=1500,
+        env_steps=600,
         score=0.95,
         **Q_ONLY,
     ),
-    Case("dqn-masked", partial(online, env("rl/Masked-v0", actions=4)), dqn, env_steps=3000, score=11.0, **Q_ONLY),
+    Case("dqn-masked", partial(online, env("rl/Masked-v0", actions=4)), dqn, env_steps=1000, score=11.0, **Q_ONLY),
     Case(
         "dqn-pixels",
         partial(online, env("rl/Catch-v0", Stack(2), rows=5, columns=5), buffer=PrioritizedReplay(1000)),
         partial(dqn, network=PIXELS),
-        env_steps=3000,
-        score=0.6,
+        env_steps=1500,
+        score=0.5,
         **Q_ONLY,
     ),
-    Case("sac", partial(online, TARGET), sac, env_steps=1500, score=3.2, **SOFT),
+    Case("sac", partial(online, TARGET), sac, env_steps=800, score=3.2, **SOFT),
     Case(
         "sac-ensemble-subset",
         partial(online, TARGET, train_every=16),
         partial(sac, critics=5, critic_subset=2, actor_every=2),
-        env_steps=1500,
+        env_steps=800,
         score=3.2,
         **SOFT,
     ),
@@ -124,17 +132,17 @@ CASES = [
         partial(online, env("tests/Target-v0", size=6)),
         partial(sac, network=PIXELS),
         (("actor.",), ("q.", "encoder."), ("log_alpha",)),
-        env_steps=1500,
-        score=3.2,
+        env_steps=500,
+        score=3.0,
         slow=("q_slow.", "encoder_slow."),
         counters=("updates",),
     ),
     Case(
         "sac-discrete",
         partial(online, LAKE),
-        partial(DiscreteSAC, network=SMALL, lr=5e-3, gamma=0.9, target_rate=0.05, target_entropy_share=0.3),
+        partial(DiscreteSAC, network=SMALL, lr=5e-3, alpha_lr=0.03, gamma=0.9, target_entropy_share=0.3),
         (("torso.", "policy."), ("q.",), ("log_alpha",)),
-        env_steps=1500,
+        env_steps=900,
         score=0.95,
         slow=("q_slow.",),
         counters=("updates",),

@@ -1,0 +1,38 @@
+"""What a finished run still says, after its last checkpoint: a run that is continued never knows of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+
+from rl_lightning.callbacks.checkpoint import SaveCheckpoints
+from rl_lightning.callbacks.control import Control
+from rl_lightning.callbacks.evaluation import Evaluate
+from rl_lightning.callbacks.metrics import EmitMetrics
+
+
+class Close(Callback):
+    """Emits the remaining metrics and evaluates once more, if the run ended between two cadence points.
+
+    Args:
+        metrics: Emits what is left.
+        evaluation: Plays the closing evaluation.
+        saving: Keeps the weights if that evaluation is the best.
+        control: Knows why the run ends; a signal leaves no time for this.
+    """
+
+    def __init__(
+        self, metrics: EmitMetrics, evaluation: Evaluate, saving: SaveCheckpoints, control: Control
+    ) -> None:
+        self.metrics, self.evaluation, self.saving, self.control = metrics, evaluation, saving, control
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
+        if not trainer.should_stop or self.control.caught is not None:
+            return
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        self.metrics.emit_now(trainer, pl_module)
+        if schedule.run.eval_every is not None and self.evaluation.last_at != schedule.now:
+            self.evaluation.evaluate(trainer, pl_module, final=True)
+            if self.evaluation.is_best:
+                self.saving.save_best(trainer, pl_module)

@@ -1,0 +1,67 @@
+"""Phases of a stage, from YAML: checked before anything starts, logged as they change."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from lightning.pytorch import Callback, Trainer
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.phases import PhaseCursor, parse_phases
+
+
+class Phases(Callback):
+    """Runs a stage in phases: each a cycle of hooks with a duration.
+
+    The schedule itself belongs to the data, because Lightning fetches a block before any callback could decide on it;
+    this callback configures it, and tells of every change.
+
+    Args:
+        phases: The phases in order; keys as in docs/phases.md.
+    """
+
+    def __init__(self, phases: list[dict[str, Any]]) -> None:
+        self.entries = phases
+        self.shown = -1
+
+    def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
+        if stage != "fit":
+            return
+        phases = parse_phases(self.entries, pl_module.update_hooks())
+        for phase in phases:
+            if phase.controller not in ("agent", "random"):
+                pl_module.controller(phase.controller)
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        if schedule.phases is None:
+            schedule.phases = PhaseCursor(phases)
+        if schedule.run.env_steps is None and schedule.run.updates is None and schedule.run.max_time is None:
+            last = phases[-1]
+            if not (last.env_steps or last.updates or last.cycles):
+                raise ConfigError(
+                    f"phase '{last.name}' has no end, and neither has the run: give one a duration"
+                )
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        self._tell(trainer)
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
+        self._tell(trainer)
+
+    def _tell(self, trainer: Trainer) -> None:
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        cursor = schedule.phases
+        if cursor.index == self.shown or cursor.finished:
+            return
+        self.shown = cursor.index
+        if trainer.is_global_zero:
+            place = f"{schedule.clock} {schedule.now}"
+            sys.stderr.write(
+                f"phase {cursor.index + 1}/{len(cursor.phases)}: {cursor.phase.name} at {place}\n"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"shown": self.shown}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.shown = state["shown"]

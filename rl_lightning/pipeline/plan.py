@@ -1,0 +1,151 @@
+"""From a YAML with `stages:` to a list of jobs: which config, in which folder, fed by which products."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rl_lightning.errors import ConfigError
+
+Config = dict[str, Any]
+STAGE_KEYS = ("name", "config", "takes", "once", "continues", "budget_by_cycle", "product", "set")
+BUDGETS = ("env_steps", "updates")
+
+
+@dataclass
+class Job:
+    """One stage of one cycle.
+
+    Args:
+        key: Its folder in the run: the stage's name, and the cycle's number where there are several.
+        stage: The stage's name.
+        cycle: The cycle, from 1.
+        config: The stage's whole config, products not yet filled in.
+        takes: Dotted key -> job key of the product that goes there, or a path.
+        before: The job of the cycle before that this one goes on from; null: starts anew.
+        product: Which checkpoint becomes the product: best, last or a milestone.
+    """
+
+    key: str
+    stage: str
+    cycle: int
+    config: Config
+    takes: dict[str, str] = field(default_factory=dict)
+    before: str | None = None
+    product: str = "best"
+
+    def hash(self) -> str:
+        """Changes with everything that decides the product, but not with the names of runs."""
+        config = {k: v for k, v in self.config.items() if k != "log"}
+        run = {k: v for k, v in dict(config.get("run") or {}).items() if k not in ("name", "tags")}
+        text = json.dumps(
+            {**config, "run": run, "takes": self.takes, "product": self.product}, sort_keys=True
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:
+    """All jobs of a pipeline in order. `load` resolves the name of a stage's config."""
+    stages = _check_stages(pipeline)
+    cycles = pipeline.get("cycles", 1)
+    if not isinstance(cycles, int) or cycles < 1:
+        raise ConfigError(f"cycles is {cycles!r}; it must be a positive number")
+    shared = pipeline.get("shared") or {}
+    configs = {s["name"]: _stage_config(s, shared, load) for s in stages}
+    jobs: list[Job] = []
+    newest: dict[str, str] = {}  # stage -> key of its newest job
+    for cycle in range(1, cycles + 1):
+        for stage in stages:
+            name = stage["name"]
+            if stage.get("once") and cycle > 1:
+                continue
+            numbered = cycles > 1 and not stage.get("once")
+            key = f"{name}-{cycle}" if numbered else name
+            takes = {
+                dotted: _source(stage, dotted, source, newest) for dotted, source in _takes(stage).items()
+            }
+            config = _with_budget(configs[name], stage.get("budget_by_cycle") or {}, cycle, name)
+            before = newest.get(name) if stage.get("continues") else None
+            jobs.append(Job(key, name, cycle, config, takes, before, str(stage.get("product", "best"))))
+            newest[name] = key
+    return jobs
+
+
+def _check_stages(pipeline: Config) -> list[Config]:
+    stages = pipeline.get("stages")
+    if not isinstance(stages, list) or not stages:
+        raise ConfigError("stages: give a list of {name, config}")
+    seen: set[str] = set()
+    for i, stage in enumerate(stages):
+        if not isinstance(stage, dict) or "name" not in stage or "config" not in stage:
+            raise ConfigError(f"stages[{i}] needs a name and a config")
+        for key in stage:
+            if key not in STAGE_KEYS:
+                close = difflib.get_close_matches(key, STAGE_KEYS, 1)
+                hint = f"; did you mean '{close[0]}'?" if close else f" (allowed: {', '.join(STAGE_KEYS)})"
+                raise ConfigError(f"stages[{i}] has no key '{key}'{hint}")
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", str(stage["name"])):
+            raise ConfigError(f"stages[{i}].name is {stage['name']!r}; use letters, digits and _")
+        if stage["name"] in seen:
+            raise ConfigError(f"two stages are called '{stage['name']}'")
+        seen.add(stage["name"])
+    return stages
+
+
+def _takes(stage: Config) -> dict[str, str]:
+    takes = stage.get("takes") or {}
+    if not isinstance(takes, dict):
+        raise ConfigError(f"stage {stage['name']}: takes maps dotted keys to stages or paths")
+    return takes
+
+
+def _source(stage: Config, dotted: str, source: str, newest: dict[str, str]) -> str:
+    """The key of the job whose product is taken, or the path as it is."""
+    if source in newest:
+        return newest[source]
+    if "/" in str(source) or "." in str(source):
+        return str(source)
+    close = difflib.get_close_matches(str(source), newest, 1)
+    hint = f"; did you mean '{close[0]}'?" if close else ""
+    raise ConfigError(
+        f"stage {stage['name']} takes '{source}' for {dotted}, and no stage before it has that name{hint}"
+    )
+
+
+def _stage_config(stage: Config, shared: Config, load: Callable[[str], Config]) -> Config:
+    config = load(stage["config"]) if isinstance(stage["config"], str) else copy.deepcopy(stage["config"])
+    for dotted, value in {**shared, **(stage.get("set") or {})}.items():
+        set_key(config, dotted, value)
+    return config
+
+
+def _with_budget(config: Config, factors: dict[Any, Any], cycle: int, name: str) -> Config:
+    factor = {int(k): v for k, v in factors.items()}.get(cycle, 1)
+    if factor == 1:
+        return config
+    config = copy.deepcopy(config)
+    run = config.setdefault("run", {})
+    for key in BUDGETS:
+        if run.get(key):
+            run[key] = int(run[key] * factor)
+            return config
+    raise ConfigError(
+        f"stage {name}: budget_by_cycle multiplies run.env_steps or run.updates, and neither is set"
+    )
+
+
+def set_key(config: Config, dotted: str, value: Any) -> None:
+    """Sets a.b.c of nested mappings, made as needed."""
+    *path, last = dotted.split(".")
+    for key in path:
+        below = config.setdefault(key, {})
+        if not isinstance(below, dict):
+            raise ConfigError(f"{dotted}: '{key}' is no mapping")
+        config = below
+    config[last] = copy.deepcopy(value)

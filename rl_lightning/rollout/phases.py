@@ -1,0 +1,248 @@
+"""Phases of a stage: which hooks run, in which order, and for how long. A plain state machine, saved mid-cycle."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rl_lightning.errors import ConfigError
+
+TYPES = ("online", "offline", "eval_only")
+ALIASES = {
+    "duration_steps": "env_steps",
+    "steps": "env_steps",
+    "duration_updates": "updates",
+    "duration_cycles": "cycles",
+    "workflow_hooks": "hooks",
+    "imagination_horizon": "horizon",
+}
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One entry of a phase's cycle.
+
+    Args:
+        name: collect, evaluate, or the module's method that learns: update, update_world_model, ...
+        every: Run it in each n-th cycle only.
+        count: How often in a row; for updates, how many.
+        after: Run it only once the phase has made this many updates (a warm-up).
+    """
+
+    name: str
+    every: int = 1
+    count: int = 1
+    after: int = 0
+
+    @property
+    def is_update(self) -> bool:
+        return self.name.startswith("update")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a stage. Whichever duration is reached first ends it; without one it lasts as long as the run.
+
+    Args:
+        name: What it is called in metrics and messages.
+        type: online, offline (no collecting) or eval_only; decides the hooks where none are given.
+        hooks: The cycle: names, or {name, every, count, after}.
+        env_steps: Duration in env steps of this phase.
+        updates: Duration in updates of this phase.
+        cycles: Duration in passes through the hooks.
+        buffer: The named buffer that is filled and drawn from.
+        controller: Who acts while collecting: agent, random, or a role of the module's own.
+        collect_length: Steps of each env in one collect; null: the data's own.
+        deterministic_policy: Act greedily while collecting.
+        exploration_noise: Standard deviation of noise added to continuous actions.
+        horizon: Imagination horizon, for rules that imagine.
+        num_episodes: Episodes of this phase's evaluations; null: the run's.
+        extra: Anything else that a rule wants to see.
+    """
+
+    name: str
+    type: str = "online"
+    hooks: tuple[Hook, ...] = ()
+    env_steps: int | None = None
+    updates: int | None = None
+    cycles: int | None = None
+    buffer: str = "replay"
+    controller: str = "agent"
+    collect_length: int | None = None
+    deterministic_policy: bool = False
+    exploration_noise: float = 0.0
+    horizon: int | None = None
+    num_episodes: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def parse_phases(entries: Sequence[dict[str, Any]], updates: Sequence[str]) -> list[Phase]:
+    """Phases from YAML, checked strictly. `updates` are the module's own update hooks."""
+    if not entries:
+        raise ConfigError("phases: the list is empty")
+    return [_phase(f"phases[{i}]", dict(entry), updates) for i, entry in enumerate(entries)]
+
+
+def _phase(where: str, given: dict[str, Any], updates: Sequence[str]) -> Phase:
+    entry = _check_keys(where, given)
+    kind = entry.get("type", "online")
+    if kind not in TYPES:
+        raise ConfigError(f"{where}.type is {kind!r}; choose {', '.join(TYPES)}{_nearest(str(kind), TYPES)}")
+    chosen = entry.pop("hooks", None)
+    hooks = (
+        default_hooks(kind, updates) if chosen is None else [chosen] if isinstance(chosen, str) else chosen
+    )
+    names = [*updates, "collect", "evaluate"]
+    parsed = tuple(_hook(f"{where}.hooks", item, names) for item in hooks)
+    if not parsed:
+        raise ConfigError(f"{where}.hooks is empty")
+    if kind == "offline" and any(hook.name == "collect" for hook in parsed):
+        raise ConfigError(f"{where} is offline but collects; make it online, or drop the hook")
+    if kind == "eval_only" and not any(entry.get(key) for key in ("env_steps", "updates", "cycles")):
+        entry["cycles"] = 1
+    return Phase(**{"name": kind, **entry}, hooks=parsed)
+
+
+def _check_keys(where: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry under our own names of its keys; unknown ones and senseless durations are refused."""
+    for alias in ALIASES.keys() & entry.keys():
+        if ALIASES[alias] in entry:
+            raise ConfigError(f"{where}: both {alias} and {ALIASES[alias]} are given; they mean the same")
+        entry[ALIASES[alias]] = entry.pop(alias)
+    known = Phase.__dataclass_fields__
+    for key in entry:
+        if key not in known:
+            raise ConfigError(f"{where} has no key '{key}'{_nearest(key, known)}; free keys go below extra:")
+    for key in ("env_steps", "updates", "cycles", "collect_length", "horizon", "num_episodes"):
+        if entry.get(key) is not None and (not isinstance(entry[key], int) or entry[key] < 1):
+            raise ConfigError(f"{where}.{key} is {entry[key]!r}; it must be a positive number")
+    return entry
+
+
+def default_hooks(kind: str, updates: Sequence[str]) -> list[str]:
+    if kind == "eval_only":
+        return ["evaluate"]
+    return [*updates] if kind == "offline" else ["collect", *updates]
+
+
+def _hook(where: str, item: str | dict[str, Any], names: Sequence[str]) -> Hook:
+    given = {"name": item} if isinstance(item, str) else dict(item)
+    for key in given:
+        if key not in Hook.__dataclass_fields__:
+            raise ConfigError(f"{where}: a hook has no key '{key}'{_nearest(key, Hook.__dataclass_fields__)}")
+    if given.get("name") not in names:
+        name = str(given.get("name"))
+        raise ConfigError(f"{where}: no hook '{name}'{_nearest(name, names)}; there are {', '.join(names)}")
+    hook = Hook(**given)
+    if hook.every < 1 or hook.count < 1 or hook.after < 0:
+        raise ConfigError(
+            f"{where}: {hook.name} needs every and count of at least 1, and after of at least 0"
+        )
+    return hook
+
+
+def _nearest(name: str, names: Any) -> str:
+    close = difflib.get_close_matches(name, list(names), 1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+class PhaseCursor:
+    """Where a stage stands in its phases.
+
+    Args:
+        phases: The phases, in order.
+    """
+
+    def __init__(self, phases: Sequence[Phase]) -> None:
+        self.phases = list(phases)
+        self.index = 0
+        self.position = 0  # hook of the cycle that is next
+        self.repeat = 0  # how often it has run in a row
+        self.env_steps = self.updates = self.cycles = 0  # of this phase
+        self.skipped = 0  # hooks in a row that could do nothing
+
+    @property
+    def finished(self) -> bool:
+        return self.index >= len(self.phases)
+
+    @property
+    def phase(self) -> Phase:
+        return self.phases[min(self.index, len(self.phases) - 1)]
+
+    @property
+    def progress(self) -> float:
+        """Share of this phase that is over; 0 if it has no end of its own."""
+        phase = self.phase
+        pairs = (
+            (self.env_steps, phase.env_steps),
+            (self.updates, phase.updates),
+            (self.cycles, phase.cycles),
+        )
+        return min(1.0, max([0.0, *(done / limit for done, limit in pairs if limit)]))
+
+    def next_hook(self) -> Hook:
+        """The hook that is due; those not due in this cycle are passed over."""
+        assert not self.finished
+        while True:
+            hook = self.phase.hooks[self.position]
+            if self.cycles % hook.every == 0 and self.updates >= hook.after:
+                return hook
+            if not self._idle_cycle():
+                self._move()
+            else:
+                raise ConfigError(f"phase '{self.phase.name}': no hook can ever run (see every and after)")
+
+    def _idle_cycle(self) -> bool:
+        due = [h for h in self.phase.hooks if self.cycles % h.every == 0 and self.updates >= h.after]
+        grows = any(h.is_update and h.after <= self.updates for h in self.phase.hooks)
+        waits = [h for h in self.phase.hooks if h.after > self.updates]
+        return not due and bool(waits) and not grows
+
+    def room_for_updates(self, wanted: int) -> int:
+        """At most `wanted`, and not past the phase's end."""
+        return wanted if self.phase.updates is None else min(wanted, self.phase.updates - self.updates)
+
+    def advance(self, env_steps: int = 0, updates: int = 0, skipped: bool = False) -> bool:
+        """Counts what the due hook did and moves on; True if the phase is over.
+
+        A skipped hook counts nothing, and a cycle in which every hook was skipped is no cycle.
+        """
+        hook = self.phase.hooks[self.position]
+        self.env_steps += env_steps
+        self.updates += updates
+        self.skipped = self.skipped + 1 if skipped else 0
+        self.repeat += 1
+        if hook.is_update or skipped or self.repeat >= hook.count:
+            self._move()
+        if self._over():
+            self.index += 1
+            self.position = self.repeat = self.env_steps = self.updates = self.cycles = self.skipped = 0
+            return True
+        return False
+
+    def _move(self) -> None:
+        self.repeat = 0
+        self.position += 1
+        if self.position >= len(self.phase.hooks):
+            self.position = 0
+            if self.skipped < len(self.phase.hooks):
+                self.cycles += 1
+
+    def _over(self) -> bool:
+        phase = self.phase
+        pairs = (
+            (self.env_steps, phase.env_steps),
+            (self.updates, phase.updates),
+            (self.cycles, phase.cycles),
+        )
+        return any(limit is not None and done >= limit for done, limit in pairs)
+
+    def state_dict(self) -> dict[str, Any]:
+        names = ("index", "position", "repeat", "env_steps", "updates", "cycles", "skipped")
+        return {name: getattr(self, name) for name in names}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)

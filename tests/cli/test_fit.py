@@ -1,0 +1,213 @@
+"""From a command line to a run folder, and what can be done with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from rl_lightning.cli import main
+from rl_lightning.experiments.runs import resolve
+
+from .conftest import CARTPOLE, Rl
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one finished run, `tiny`."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "cartpole.yaml").write_text(CARTPOLE)
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        assert main(["fit", "--config", "cartpole.yaml", "--name", "tiny", "--tags", "[a, b]"]) == 0
+    finally:
+        os.chdir(here)
+    return folder
+
+
+@pytest.fixture
+def here(trained: Path, rl: Rl, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(trained)
+    return trained
+
+
+def test_what_a_run_leaves(here: Path) -> None:
+    run = resolve("tiny")
+    record = run.read()
+    assert (record["status"], record["algorithm"], record["env"]) == ("finished", "PPO", "CartPole-v1")
+    assert record["env_step"] >= 64 and record["best"] is not None and record["tags"] == ["a", "b"]
+    assert record["threads"] == 1 and record["command"][:2] == ["rl", "fit"] and record["config_hash"]
+    for name in (
+        "config.yaml",
+        "metrics.csv",
+        "eval.jsonl",
+        "checkpoints/last.ckpt",
+        "checkpoints/best.ckpt",
+    ):
+        assert (run.folder / name).is_file(), name
+
+
+def test_the_saved_config_runs_again_and_is_stable(here: Path, rl: Rl) -> None:
+    saved = yaml.safe_load(resolve("tiny").config_file.read_text())
+    assert "name" not in saved["run"] and saved["run"]["env_steps"] == 64
+    again = rl("fit", "--config", "lightning_logs/tiny/config.yaml", "--print_config")
+    assert again.code == 0 and yaml.safe_load(again.out) == saved
+
+
+def test_a_name_in_use(here: Path, rl: Rl) -> None:
+    result = rl("fit", "--config", "cartpole.yaml", "--name", "tiny")
+    assert result.code == 2 and "rl resume tiny" in result.err
+
+
+def test_list_shows_it(here: Path, rl: Rl) -> None:
+    assert "tiny" in rl("list").out
+    assert (
+        json.loads(rl("list", "--filter", "algorithm=PPO", "--sort", "best", "--format", "json").out)[0][
+            "name"
+        ]
+        == "tiny"
+    )
+    assert json.loads(rl("list", "--filter", "algorithm=SAC", "--format", "json").out) == []
+    assert rl("list", "--filter", "nonsense").code == 2
+
+
+def test_test_and_validate(here: Path, rl: Rl) -> None:
+    tested = rl("test", "tiny", "--episodes", "3", "--threads", "1")
+    assert tested.code == 0 and "3 episodes" in tested.out and "95 % interval" in tested.out, tested
+    assert len(json.loads((here / "lightning_logs/tiny/test.json").read_text())["episodes"]) == 3
+    assert "tiny · last-" in rl("validate", "tiny").out
+    assert "untrained" in rl("validate", "--config", "cartpole.yaml").out
+
+
+def test_play_writes_statistics_and_a_video(here: Path, rl: Rl) -> None:
+    result = rl("play", "tiny", "--episodes", "2")
+    assert result.code == 0 and "IQM" in result.out, result
+    assert (here / "lightning_logs/tiny/videos/play.mp4").stat().st_size > 500
+
+
+def test_play_agrees_with_itself(here: Path, rl: Rl) -> None:
+    first = rl("play", "tiny", "--episodes", "2", "--no_video").out
+    assert first == rl("play", "tiny", "--episodes", "2", "--no-video").out
+
+
+def test_predict_for_a_file(here: Path, rl: Rl) -> None:
+    np.savez("rows.npz", obs=np.zeros((5, 4), np.float32))
+    assert rl("predict", "tiny", "--data", "rows.npz", "--output", "out").code == 0
+    action = np.load("out.npz")["action"]
+    assert action.shape == (5,) and set(action) <= {0, 1}
+
+
+def test_predict_along_episodes(here: Path, rl: Rl) -> None:
+    assert rl("predict", "tiny", "--episodes", "2").code == 0
+    arrays = np.load("lightning_logs/tiny/predictions.npz")
+    assert len(arrays["action"]) == len(arrays["obs"]) == len(arrays["reward"]) and set(
+        arrays["episode"]
+    ) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "reason"),
+    [
+        ({"x": np.zeros(3)}, "no array 'obs'"),
+        ({"obs": np.zeros((3, 5))}, r"expected rows of [4]"),
+        ({"obs": np.full((3, 4), np.nan)}, "not finite"),
+        ({"obs": np.array([{}], dtype=object)}, "no plain .npz"),
+    ],
+)
+def test_predict_refuses_bad_files(here: Path, rl: Rl, arrays: dict[str, np.ndarray], reason: str) -> None:
+    np.savez("bad.npz", **arrays)  # type: ignore[arg-type]
+    result = rl("predict", "tiny", "--data", "bad.npz")
+    assert result.code == 3 and reason in result.err
+
+
+def test_predict_wants_one_source(here: Path, rl: Rl) -> None:
+    assert rl("predict", "tiny").code == 2
+    assert rl("predict", "tiny", "--data", "nowhere.npz").code == 3
+
+
+def test_plot(here: Path, rl: Rl) -> None:
+    result = rl("plot", "tiny")
+    assert result.code == 0 and "eval/return" in result.out and "└" in result.out
+    assert (here / "lightning_logs/tiny/curve.png").stat().st_size > 1000
+    wrong = rl("plot", "tiny", "--metric", "eval/retrun")
+    assert wrong.code == 3 and "did you mean 'eval/return'" in wrong.err
+
+
+def test_dry_run_trains_nothing(rl: Rl, workdir: Path) -> None:
+    words = [
+        "--model",
+        "DQN",
+        "--data",
+        "OnlineData",
+        "--data.buffer",
+        "Replay",
+        "--data.buffer.capacity",
+        "1000",
+    ]
+    result = rl("fit", "--config", "cartpole.yaml", *words, "--dry-run")
+    assert result.code == 0 and "1000 rows" in result.out and "observation  [4] float32" in result.out, result
+    assert not list(workdir.glob("lightning_logs/*"))
+
+
+def test_debug_is_small(rl: Rl, workdir: Path) -> None:
+    words = ["--env_steps", "null", "--updates", "1000000", "--data.num_envs", "64", "--debug"]
+    result = rl("fit", "--config", "cartpole.yaml", *words, "--data.rollout_steps", "4", "--updates", "2")
+    assert result.code == 0, result
+    assert (workdir / "lightning_logs/cartpole-1/profile.txt").exists()
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(workdir: Path) -> None:
+    command = [sys.executable, "-m", "rl_lightning.cli", "fit", "--config", "cartpole.yaml"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*command, "--env_steps", "100000000", "--name", "long"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert "PPO on CartPole-v1" in process.stdout.readline()
+        eval_file = workdir / "lightning_logs/long/eval.jsonl"
+        limit = time.monotonic() + 60
+        while not eval_file.exists() and time.monotonic() < limit:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130 and "rl resume long" in out and "Traceback" not in err
+    assert resolve("long").read()["status"] == "interrupted"
+    assert resolve("long").checkpoint("last").is_file()
+
+
+def test_resume_goes_on_in_the_same_folder(rl: Rl, workdir: Path) -> None:
+    assert rl("fit", "--config", "cartpole.yaml", "--name", "short").code == 0
+    result = rl("resume", "short", "--env-steps", "128")
+    assert result.code == 0 and resolve("short").read()["env_step"] == 128, result
+    assert [path.name for path in (workdir / "lightning_logs").iterdir()] == ["short"]
+
+
+def test_resume_fails_loudly(here: Path, rl: Rl) -> None:
+    assert rl("resume", "nothing").code == 2
+    assert rl("resume").code == 2
+    missing = rl("resume", "tiny", "--checkpoint", "step-9")
+    assert missing.code == 4 and "no checkpoint 'step-9'" in missing.err
+
+
+@pytest.mark.slow
+def test_seeds_make_a_group(rl: Rl, workdir: Path) -> None:
+    result = rl("fit", "--config", "cartpole.yaml", "--seeds", "0-1", "--jobs", "2")
+    assert result.code == 0 and "2 of 2 seeds finished" in result.out, result
+    names = [
+        row["name"] for row in json.loads(rl("list", "--filter", "group=cartpole-1", "--format", "json").out)
+    ]
+    assert sorted(names) == ["cartpole-1-s0", "cartpole-1-s1"]
+    assert rl("plot", "cartpole-1").code == 0

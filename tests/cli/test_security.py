@@ -1,0 +1,127 @@
+"""A config may name what is allowed and nothing else; refusing comes before importing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import Rl
+
+DATA = "data: {class_path: OnPolicyData, init_args: {env: {id: CartPole-v1}}}\nrun: {env_steps: 1}\n"
+
+
+def attack(workdir: Path) -> dict[str, str]:
+    marker = workdir / "marker"
+    touch = f"touch {marker}"
+    ppo = "model: {class_path: PPO, init_args: {%s}}\n" + DATA
+    return {
+        "python tag": f"model: !!python/object/apply:os.system ['{touch}']\n",
+        "os.system": f"model: {{class_path: os.system, init_args: {{command: '{touch}'}}}}\n{DATA}",
+        "Popen": ppo % f"network: {{class_path: subprocess.Popen, init_args: {{args: [touch, '{marker}']}}}}",
+        "Popen by a module of ours": ppo
+        % f"network: {{class_path: rl_lightning.experiments.runs.subprocess.Popen, init_args: {{args: ['{marker}']}}}}",
+        "eval": ppo % "network: {class_path: builtins.eval, init_args: {source: '1'}}",
+        "hub": ppo % f"optimizer: {{class_path: torch.hub.load, init_args: {{repo_or_dir: '{workdir}'}}}}",
+        "module with side effects": f"model: {{class_path: sidefx.Thing}}\n{DATA}",
+        "callback with side effects": ppo % "" + "trainer: {callbacks: [{class_path: sidefx.Thing}]}\n",
+        "env id with a module": DATA.replace("CartPole-v1", "sidefx:Foo-v0") + "model: {class_path: PPO}\n",
+        "class in env kwargs": DATA.replace(
+            "id: CartPole-v1", "id: CartPole-v1, kwargs: {x: {class_path: sidefx.Thing}}"
+        )
+        + "model: {class_path: PPO}\n",
+        "jsonargparse": ppo % "network: {class_path: jsonargparse.set_parsing_settings}",
+        "import in a config": f"import: [sidefx]\nmodel: {{class_path: sidefx.Thing}}\n{DATA}",
+    }
+
+
+NAMES = list(attack(Path("x")))
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_attacks_are_refused(rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    monkeypatch.syspath_prepend(str(workdir))
+    marker = workdir / "marker"
+    Path("sidefx.py").write_text(f"open({str(marker)!r}, 'w')\nclass Thing:\n    pass\n")
+    Path("evil.yaml").write_text(attack(workdir)[case])
+    result = rl("fit", "--config", "evil.yaml")
+    assert result.code == 2, result
+    assert not marker.exists() and "Traceback" not in result.err
+    assert not list(workdir.glob("lightning_logs/*"))
+
+
+@pytest.mark.parametrize(
+    "flag", ["--model", "--model.class_path", "--model.network", "--model.optimizer", "--trainer.callbacks"]
+)
+def test_flags_are_held_to_the_same(rl: Rl, workdir: Path, flag: str) -> None:
+    result = rl("fit", "--config", "cartpole.yaml", flag, "subprocess.Popen")
+    assert result.code == 2 and "subprocess.Popen" in result.err
+
+
+@pytest.mark.parametrize("package", ["os", "subprocess", "builtins", "jsonargparse", "pickle"])
+def test_import_is_for_packages_of_ones_own(rl: Rl, package: str) -> None:
+    assert rl("fit", "--config", "cartpole.yaml", "--import", package).code == 2
+
+
+def test_import_allows_what_the_user_named(rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("my_own_nets.py").write_text(
+        "from rl_lightning.networks import MLP\n\n\nclass Wide(MLP):\n"
+        "    def __init__(self, width: int = 8) -> None:\n        super().__init__(hidden=[width])\n"
+    )
+    monkeypatch.syspath_prepend(str(workdir))
+    words = [
+        "--config",
+        "cartpole.yaml",
+        "--model.network",
+        "Wide",
+        "--model.network.width",
+        "5",
+        "--print-config",
+    ]
+    refused = rl("fit", *words)
+    assert refused.code == 2 and "--import" in refused.err
+    allowed = rl("fit", *words, "--import", "my_own_nets")
+    assert allowed.code == 0 and "class_path: my_own_nets.Wide" in allowed.out and "width: 5" in allowed.out
+
+
+def test_a_run_folder_imports_nothing(rl: Rl, workdir: Path) -> None:
+    from rl_lightning.experiments.runs import claim
+
+    run = claim("mine", "x")
+    run.update(imports=["sidefx"], status="finished")
+    run.config_file.write_text(DATA)
+    result = rl("play", "mine")
+    assert result.code == 2 and "--import sidefx" in result.err
+
+
+def test_hostile_and_damaged_checkpoints(rl: Rl, workdir: Path) -> None:
+    import pickle
+
+    import torch
+
+    from rl_lightning.experiments.runs import claim
+
+    class Evil:
+        def __reduce__(self) -> tuple[object, ...]:
+            return open, (str(workdir / "marker"), "w")
+
+    run = claim("mine", "x")
+    run.update(status="finished")
+    run.config_file.write_text(Path("cartpole.yaml").read_text())
+    folder = run.folder / "checkpoints"
+    folder.mkdir()
+    (folder / "raw.ckpt").write_bytes(pickle.dumps(Evil()))
+    torch.save({"state_dict": Evil()}, folder / "zip.ckpt")
+    (folder / "none.ckpt").write_bytes(b"")
+    (folder / "html.ckpt").write_text("<html>")
+    torch.save({"state_dict": {"x": torch.zeros(1)}}, folder / "other.ckpt")
+    torch.save([1, 2], folder / "list.ckpt")
+    for name in ("raw", "zip", "none", "html", "other", "list"):
+        result = rl("play", "mine", "--checkpoint", f"{name}.ckpt", "--no-video")
+        assert result.code == 4 and f"{name}.ckpt" in result.err and "Traceback" not in result.err, result
+    assert not (workdir / "marker").exists()
+
+
+def test_secrets_stay_out_of_what_is_printed(rl: Rl) -> None:
+    result = rl("fit", "--config", "cartpole.yaml", "--data.env.kwargs.api_key", "hunter2", "--print_config")
+    assert result.code == 0 and "hunter2" not in result.out and "<redacted>" in result.out

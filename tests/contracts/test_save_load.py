@@ -1,0 +1,42 @@
+"""Save, load into a fresh module, and the next three updates are those of a module that never stopped."""
+
+import io
+
+import pytest
+import torch
+from contracts.cases import CASES
+from contracts.harness import bare, differing, set_optimizers, weights
+
+from rl_lightning.seeding import seed_globals
+
+
+def through_a_file(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_next_updates_are_identical_after_a_reload(case):
+    run = bare(case.but(model={"normalize_obs": True} if case.name == "ppo-continuous" else {}))
+    run.learn(run.block())
+    saved = through_a_file([run.model.state_dict(), *(o.state_dict() for o in run.optimizers)])
+    blocks = [run.block() for _ in range(3)]
+
+    seed_globals(99)
+    fresh = case.but(model={"normalize_obs": True} if case.name == "ppo-continuous" else {}).model(run.data.spec)
+    fresh.trainer = run.model.trainer
+    for optimizer, state in zip(set_optimizers(fresh), saved[1:], strict=True):
+        optimizer.load_state_dict(state)
+    fresh.load_state_dict(saved[0])
+
+    seen = []
+    for model in (run.model, fresh):
+        seed_globals(5)
+        model.drain_metrics()
+        for block in blocks:
+            model.training_step(block, 0)
+        seen.append((weights(model), model.drain_metrics()))
+    assert not differing(seen[0][0], seen[1][0])
+    assert repr(seen[0][1]) == repr(seen[1][1])

@@ -1,0 +1,91 @@
+"""Clocks, budgets and cadences."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.schedule import RunConfig, RunSchedule, crossed
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 60))
+def test_a_clock_in_strides_misses_no_multiple_and_takes_none_twice(strides, every):
+    now = fired = 0
+    for stride in strides:
+        fired += crossed(now, now + stride, every)
+        now += stride
+    multiples = now // every
+    assert fired <= multiples
+    if max(strides) <= every:
+        assert fired == multiples
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "every", "due"),
+    [(0, 9, 10, False), (0, 10, 10, True), (9, 10, 10, True), (10, 11, 10, False), (0, 35, 10, True), (3, 4, None, False)],
+)
+def test_crossing_by_hand(before, after, every, due):
+    assert crossed(before, after, every) is due
+
+
+def test_the_first_budget_that_is_reached_ends_the_run():
+    schedule = RunSchedule(RunConfig(env_steps=100, updates=10))
+    schedule.env_step, schedule.update = 50, 2
+    assert schedule.fraction == 0.5 and not schedule.finished
+    schedule.update = 10
+    assert schedule.fraction == 1.0 and schedule.finished
+
+
+def test_without_a_budget_nothing_ends_and_nothing_anneals():
+    schedule = RunSchedule(RunConfig())
+    schedule.env_step = 10**9
+    schedule.begin_block()
+    assert not schedule.finished and schedule.progress == 0.0
+
+
+def test_progress_is_frozen_when_a_block_begins():
+    schedule = RunSchedule(RunConfig(env_steps=100))
+    schedule.begin_block()
+    schedule.env_step = 40
+    assert schedule.progress == 0.0
+    schedule.begin_block()
+    assert schedule.progress == 0.4
+
+
+@pytest.mark.parametrize(("update", "wanted", "given_"), [(0, 50, 7), (3, 50, 4), (14, 50, 6), (19, 50, 1), (0, 5, 5)])
+def test_updates_stop_at_the_next_cadence_point_and_at_the_budget(update, wanted, given_):
+    schedule = RunSchedule(RunConfig(updates=20, eval_every=7, save_every=10**6), clock="update")
+    schedule.update = update
+    assert schedule.clip_updates(wanted) == given_
+
+
+def test_clocks_survive_saving():
+    schedule = RunSchedule(RunConfig(env_steps=10))
+    schedule.env_step, schedule.update = 4, 2
+    schedule.begin_block()
+    other = RunSchedule(RunConfig(env_steps=10))
+    other.load_state_dict(schedule.state_dict())
+    assert (other.env_step, other.update, other.progress, other.now) == (4, 2, 0.4, 4)
+
+
+def test_the_public_clock_is_env_steps_or_updates():
+    for clock, now in (("env_step", 7), ("update", 3)):
+        schedule = RunSchedule(clock=clock)
+        schedule.env_step, schedule.update = 7, 3
+        assert schedule.now == now
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [(None, math.inf), (1.5, 5400), ("0.5", 1800), ("01:30:05", 5405), ("00:00:02", 2)]
+)
+def test_max_time_is_read(text, seconds):
+    assert RunConfig(max_time=text).max_seconds() == seconds
+
+
+@pytest.mark.parametrize("wrong", [{"max_time": "soon"}, {"max_time": "1:30"}, {"env_steps": 0}, {"eval_every": -1}])
+def test_wrong_values_are_named(wrong):
+    (key,) = wrong
+    with pytest.raises(ConfigError, match=f"run.{key}"):
+        RunConfig(**wrong)

@@ -1,0 +1,147 @@
+"""What the documents say is so: commands parse, files exist, every option is described, extending.md runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rl_lightning.cli import main
+from rl_lightning.cli.fit import parse_config
+from rl_lightning.cli.flags import parse
+from rl_lightning.cli.help import TEXTS
+from rl_lightning.experiments import catalog
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in FENCE.findall(page.read_text()) if kind == language]
+
+
+def commands(page: Path) -> list[list[str]]:
+    lines = [line for block in blocks(page, "bash") for line in block.splitlines()]
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("rl ")]
+
+
+def load_generator():
+    spec = importlib.util.spec_from_file_location("make_options", ROOT / "docs" / "make_options.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def generator():
+    return load_generator()
+
+
+OPTION_CLASSES = [cls for section in load_generator().sections() for cls in section.classes]
+
+
+@pytest.mark.parametrize("cls", OPTION_CLASSES, ids=lambda cls: cls.__name__)
+def test_every_argument_has_a_line(generator, cls):
+    rows = generator.rows(cls)
+    assert not [row.name for row in rows if not row.doc], "undocumented arguments"
+    stale = generator.documented(cls) - {row.name for row in rows}
+    assert not stale, f"the docstring describes what is no argument: {stale}"
+
+
+def test_options_page_is_up_to_date(generator):
+    text = generator.PAGE.read_text(encoding="utf-8")
+    assert text == generator.page(), "docs/options.md is out of date: make docs"
+
+
+def test_options_page_leaves_nothing_out(generator):
+    """Read from the source, so that a recipe in a module that nobody imports is missed here and not by the user."""
+    roots = {
+        "algorithms": "RLModule", "data": "RLData", "networks": "Network", "buffers": "BufferRecipe",
+        "envs": "Transform", "callbacks": "Callback",
+    }  # fmt: skip
+    described = {cls.__name__ for cls in OPTION_CLASSES}
+    bases = {"EnvData"}  # makes no blocks itself
+    for folder, root in roots.items():
+        names = {entry.name for entry in catalog.children(folder, root)}
+        assert names - bases <= described, names - described
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+SHOWN = [(page.stem, words) for page in PAGES for words in commands(page) if "--import" not in words]
+
+
+@pytest.mark.parametrize("words", [words for _, words in SHOWN], ids=[" ".join(words) for _, words in SHOWN])
+def test_shown_commands_are_real(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RL_LOGS", raising=False)
+    command, *rest = words[1:]
+    if command == "fit":
+        code = main(["fit", *rest, "--print_config"])
+        assert code == 0, capsys.readouterr().err
+        return
+    for word in rest:
+        if word.startswith("--"):
+            assert word in TEXTS[command], f"rl {command} has no {word}"
+    assert command in TEXTS
+
+
+YAML = [(page.stem, text) for page in PAGES for text in blocks(page, "yaml") if "my_package" not in text]
+
+
+@pytest.mark.parametrize(
+    "text", [text for name, text in YAML if name != "extending"], ids=lambda text: text.split("\n", 1)[0]
+)
+def test_shown_yaml_parses(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    from rl_lightning.cli.compose import compose
+
+    (tmp_path / "shown.yaml").write_text(text)
+    config = parse_config(compose(["./shown.yaml"]), parse([], config=True)).config
+    for group, values in yaml.safe_load(text).items():
+        assert group == "extends" or values and group in config
+
+
+def test_extending_runs_as_shown(tmp_path):
+    """Writes the files of extending.md and runs its commands, all in one fresh process."""
+    page = ROOT / "docs" / "extending.md"
+    for text in [*blocks(page, "python"), *blocks(page, "yaml")]:
+        name = re.match(r"# (\S+\.(?:py|yaml))\n", text)
+        assert name, f"a file must start with its name: {text[:40]}"
+        path = tmp_path / name.group(1)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    lines = commands(page)
+    assert lines and all("--debug" in words and "my_package" in words for words in lines)
+    driver = (
+        "import sys, json; from rl_lightning.cli import main\nif __name__ == '__main__':\n"
+        + inspect.cleandoc(
+            """
+        for words in json.loads(sys.argv[1]):
+            assert main(words[1:]) == 0, words
+        """
+        )
+        .replace("\n", "\n    ")
+        .join(["    ", "\n"])
+    )
+    (tmp_path / "drive.py").write_text(driver)
+    import json
+
+    done = subprocess.run(
+        [sys.executable, "drive.py", json.dumps(lines)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("done:") == len(lines)
