@@ -94,7 +94,7 @@ def sections() -> list[Section]:
         Section("run", "Budgets and cadences; each is also a flag without `run.`.", [RunConfig]),
         Section("log", "Dashboards.", [LogConfig]),
         Section("Algorithms", "`model.class_path`. `spec` is filled in.", below(RLModule, "update")),
-        Section("Data", "`data.class_path`.", below(RLData, "next_block")),
+        Section("Data", "`data.class_path`.", below(RLData, "turn")),
         Section("The environment", "`data.init_args.env`.", [EnvConfig]),
         Section("Noise", "`data.init_args.env.noise`.", [Noise]),
         Section("Transforms", "Entries of `data.init_args.env.transforms`.", below(Transform, "apply")),

@@ -111,7 +111,7 @@ def test_shown_yaml_parses(text, tmp_path, monkeypatch):
     (tmp_path / "shown.yaml").write_text(text)
     config = parse_config(compose(["./shown.yaml"]), parse([], config=True)).config
     for group, values in yaml.safe_load(text).items():
-        assert group == "extends" or values and group in config
+        assert group == "extends" or (values and group in config)
 
 
 def test_extending_runs_as_shown(tmp_path):

@@ -83,7 +83,7 @@ class RLModule(LightningModule):
 
     def training_step(self, block: Block, batch_idx: int) -> None:
         data = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.progress, self.phase = data.schedule.progress, data.view
+        self.phase = data.view
         rule = getattr(self, block.hook)
         priorities = []
         for u in range(block.updates):
@@ -145,7 +145,7 @@ class RLModule(LightningModule):
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         count = data.schedule.run.eval_episodes
         self.evaluated = self.play(data.eval_envs(count), count, derive(data.seed, "test"))
-        self.log_dict(summarize(self.evaluated))
+        self.log_dict(summarize(self.evaluated), batch_size=1)
 
 
 def pick(batch: Any, u: int) -> Any:

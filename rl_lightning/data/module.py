@@ -86,6 +86,7 @@ class RLData(LightningDataModule):
         """What the next training_step gets: the data's natural turn, or the hook that a phase has due."""
         self.schedule.begin_block()
         self.schedule.evaluate_now = False
+        self.agent.progress = self.schedule.progress  # exploration may hang on it
         return self.turn() if self.schedule.phases is None else self._phase_block(self.schedule.phases)
 
     def turn(self) -> Block:

@@ -10,7 +10,7 @@ import enum
 import random
 import sys
 from collections import OrderedDict, deque
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ class MismatchError(Exception):
 def array_node(array: np.ndarray) -> list[Any]:
     if array.dtype.kind not in "biufcSU":
         raise UnsaveableError(f"an array of {array.dtype}")
-    order = "F" if array.flags.fnc else "C"  # sums of floats depend on it
+    order: Literal["F", "C"] = "F" if array.flags.fnc else "C"  # sums of floats depend on it
     return [array.dtype.str, array.shape, order, bool(array.flags.writeable), array.tobytes(order)]
 
 

@@ -117,4 +117,7 @@ def save_ale(ale: Any) -> bytes:
 def load_ale(ale: Any, state: bytes) -> None:
     import ale_py
 
-    ale.restoreState(ale_py.ALEState(state))
+    try:
+        ale.restoreState(ale_py.ALEState(state))
+    except (SystemError, RuntimeError) as error:  # what its C++ throws comes through as either
+        raise MismatchError("a damaged state of the Atari emulator") from error

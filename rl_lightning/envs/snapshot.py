@@ -27,7 +27,7 @@ from rl_lightning.envs.simulators import (
 )
 
 # Attributes that say how an env was made, not where it is.
-_SETTINGS = {"env", "spec", "metadata", "_metadata", "_cached_spec", "_saved_kwargs", "render_mode", "unsaved"}
+_SETTINGS = {"spec", "metadata", "_metadata", "_cached_spec", "_saved_kwargs", "render_mode", "unsaved"}
 _SETTINGS |= {"_ezpickle_args", "_ezpickle_kwargs", "_max_episode_steps"}
 _TABLES = {"gymnasium.envs.toy_text": {"P", "desc", "initial_state_distrib", "_cliff"}}
 # Objects that never change, or matter to pictures for people only.
@@ -80,13 +80,17 @@ def speaks_for_itself(layer: Any) -> bool:
 
 def state_names(owner: Any) -> list[str]:
     """Attributes that are, or may be, state."""
-    module = type(owner).__module__
-    left_out = _SETTINGS | set(getattr(type(owner), "constants", ()))
+    left_out = set(_SETTINGS)
+    for base in type(owner).__mro__:
+        if base.__module__.startswith("rl_lightning."):  # a user's `constants` may mean anything
+            left_out.update(vars(base).get("constants", ()))
+    if isinstance(owner, gymnasium.Wrapper):
+        left_out.add("env")
     for prefix, names in _TABLES.items():
         if any(base.__module__.startswith(prefix) for base in type(owner).__mro__):
             left_out |= names
     if not hasattr(owner, "__dict__"):
-        raise UnsaveableError(f"a {module}.{type(owner).__qualname__} without attributes of its own")
+        raise UnsaveableError(f"a {type(owner).__qualname__} without attributes of its own")
     return [name for name in vars(owner) if name not in left_out]
 
 
@@ -164,7 +168,7 @@ class LayerEncoder(Encoder):
         kind = type(value)
         if kind.__module__.startswith(_REBUILT) and not isinstance(value, gymnasium.Env):
             self.number(value)
-            attributes = {name: self.encode(vars(value)[name]) for name in state_names(value)}
+            attributes = {name: self.encode(item) for name, item in vars(value).items()}
             return {"new": [kind.__module__, kind.__qualname__, attributes]}
         return super().special(value)
 
@@ -194,7 +198,7 @@ class LayerDecoder(Decoder):
             current = own.get(name)
             value = self.decode(node, current)
             if isinstance(current, np.ndarray) and kind.__module__.startswith(_STRICT):
-                shape = value.shape if isinstance(value, np.ndarray) else type(value).__name__
+                shape = np.shape(value)  # of a tuple, too: MountainCar's state is one or the other
                 if shape != current.shape:
                     raise MismatchError(f"{kind.__qualname__}.{name} of {shape} instead of {current.shape}")
             if node != KEEP:

@@ -62,6 +62,10 @@ class Envs(VectorEnv[Any, Any, Any]):
         answers = self.call_each("restore", given)
         return {i: answer for i, answer in enumerate(answers) if answer is not None}
 
+    def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The result of one attribute or method of each env."""
+        raise NotImplementedError
+
     def call_each(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
         """Call one method with a value of its own for each env."""
         raise NotImplementedError
@@ -195,7 +199,6 @@ class SerialEnvs(Envs):
         )
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The result of one attribute or method of each env."""
         found = [env.get_wrapper_attr(name) for env in self.envs]
         return tuple(item(*args, **kwargs) if callable(item) else item for item in found)
 

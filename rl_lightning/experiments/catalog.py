@@ -10,7 +10,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # Folders whose public classes a config may name by their short name.
-FOLDERS = ("algorithms", "data", "networks", "models", "buffers", "envs", "datasets", "rollout", "callbacks")
+FOLDERS = (
+    "algorithms", "data", "functional", "networks", "models", "buffers", "envs", "datasets", "rollout", "callbacks",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def classes(folder: str) -> dict[str, Entry]:
     """Public classes defined in one folder of the package, by short name."""
     found: dict[str, Entry] = {}
     for file in sorted((PACKAGE / folder).rglob("*.py")):
+        if "toys" in file.parts:  # envs go by id, never by class
+            continue
         module = ".".join(("rl_lightning", *file.relative_to(PACKAGE).with_suffix("").parts))
         for node in ast.parse(file.read_text(encoding="utf-8"), str(file)).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):

@@ -94,7 +94,7 @@ class Collector:
             "mask": None if self.mask is None else torch.from_numpy(self.mask.copy()),
             "carry": tuple(c.detach().cpu().clone() for c in self.carry),
             "episodes": [tuple(episode) for episode in self.episodes],
-            "envs": getattr(self.envs, "snapshot", lambda: [None] * self.num_envs)(),
+            "envs": self.envs.snapshot(),
         }
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device | str = "cpu") -> list[int]:

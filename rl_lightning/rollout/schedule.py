@@ -38,7 +38,7 @@ class RunConfig:
     save_every: int | None = None
     save_minutes: float | None = 10.0
     keep_every: int | None = None
-    max_time: float | str | None = None
+    max_time: str | float | None = None
 
     def __post_init__(self) -> None:
         for key in (

@@ -24,15 +24,15 @@ def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tu
     agent.eval()
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            _one_episode(film, agent.initial_carry(1), env, seed, max_steps)
+            explore = torch.Generator().manual_seed(seed) if agent.explores_in_evaluation else None
+            _one_episode(film, agent.initial_carry(1), env, explore, seed, max_steps)
     finally:
         agent.train(training)
     return frames, int(env.metadata.get("render_fps") or 30)
 
 
-def _one_episode(act: Any, carry: Any, env: Any, seed: int, max_steps: int) -> None:
+def _one_episode(act: Any, carry: Any, env: Any, explore: Any, seed: int, max_steps: int) -> None:
     obs, infos = env.reset(seed=seed)
-    explore = torch.Generator().manual_seed(seed)
     for _ in range(max_steps):
         mask = torch.from_numpy(infos["action_mask"].copy()) if env.env_spec.action_mask else None
         action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)

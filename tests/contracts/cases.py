@@ -79,14 +79,14 @@ THREE = (("actor.",), ("q.",), ("log_alpha",))
 SOFT = {"optimizers": THREE, "slow": ("q_slow.",), "counters": ("updates",)}
 
 CASES = [
-    Case("ppo-discrete", partial(on_policy, LAKE), ppo, (APART,), 1000, 0.95),
-    Case("ppo-continuous", partial(on_policy, TARGET), partial(ppo, log_std_init=-0.5), (APART,), 3000, 3.2),
-    Case("ppo-multi-discrete", partial(on_policy, env("tests/Match-v0")), ppo, (APART,), 1500, 3.6),
-    Case("ppo-masked", partial(on_policy, env("rl/Masked-v0", actions=4)), ppo, (APART,), 2500, 10.0),
-    Case("ppo-gru", partial(on_policy, RECALL), partial(ppo, network=RNN(hidden=16)), (APART,), 2000, 0.9),
+    Case("ppo-discrete", partial(on_policy, env=LAKE), ppo, (APART,), 1000, 0.95),
+    Case("ppo-continuous", partial(on_policy, env=TARGET), partial(ppo, log_std_init=-0.5), (APART,), 3000, 3.2),
+    Case("ppo-multi-discrete", partial(on_policy, env=env("tests/Match-v0")), ppo, (APART,), 1500, 3.6),
+    Case("ppo-masked", partial(on_policy, env=env("rl/Masked-v0", actions=4)), ppo, (APART,), 2500, 10.0),
+    Case("ppo-gru", partial(on_policy, env=RECALL), partial(ppo, network=RNN(hidden=16)), (APART,), 2000, 0.9),
     Case(
         "ppo-transformer",
-        partial(on_policy, RECALL),
+        partial(on_policy, env=RECALL),
         partial(ppo, network=WindowTransformer(3, 16, 2, 1), share_network=True),
         (SHARED,),
         2000,
@@ -94,34 +94,34 @@ CASES = [
     ),
     Case(
         "ppo-pixels",
-        partial(on_policy, CATCH),
+        partial(on_policy, env=CATCH),
         partial(ppo, network=PIXELS, share_network=True),
         (SHARED,),
         4000,
         0.5,
     ),
-    Case("dqn", partial(online, LAKE), dqn, env_steps=600, score=0.95, **Q_ONLY),
+    Case("dqn", partial(online, env=LAKE), dqn, env_steps=600, score=0.95, **Q_ONLY),
     Case(
         "dqn-dueling-n-step-prioritized",
-        partial(online, LAKE, buffer=PrioritizedReplay(2000)),
+        partial(online, env=LAKE, buffer=PrioritizedReplay(2000)),
         partial(dqn, double=True, dueling=True, n_step=3),
         env_steps=600,
         score=0.95,
         **Q_ONLY,
     ),
-    Case("dqn-masked", partial(online, env("rl/Masked-v0", actions=4)), dqn, env_steps=1000, score=11.0, **Q_ONLY),
+    Case("dqn-masked", partial(online, env=env("rl/Masked-v0", actions=4)), dqn, env_steps=1000, score=11.0, **Q_ONLY),
     Case(
         "dqn-pixels",
-        partial(online, env("rl/Catch-v0", Stack(2), rows=5, columns=5), buffer=PrioritizedReplay(1000)),
+        partial(online, env=env("rl/Catch-v0", Stack(2), rows=5, columns=5), buffer=PrioritizedReplay(1000)),
         partial(dqn, network=PIXELS),
         env_steps=1500,
         score=0.5,
         **Q_ONLY,
     ),
-    Case("sac", partial(online, TARGET), sac, env_steps=800, score=3.2, **SOFT),
+    Case("sac", partial(online, env=TARGET), sac, env_steps=800, score=3.2, **SOFT),
     Case(
         "sac-ensemble-subset",
-        partial(online, TARGET, train_every=16),
+        partial(online, env=TARGET, train_every=16),
         partial(sac, critics=5, critic_subset=2, actor_every=2),
         env_steps=800,
         score=3.2,
@@ -129,7 +129,7 @@ CASES = [
     ),
     Case(
         "sac-pixels",
-        partial(online, env("tests/Target-v0", size=6)),
+        partial(online, env=env("tests/Target-v0", size=6)),
         partial(sac, network=PIXELS),
         (("actor.",), ("q.", "encoder."), ("log_alpha",)),
         env_steps=500,
@@ -139,7 +139,7 @@ CASES = [
     ),
     Case(
         "sac-discrete",
-        partial(online, LAKE),
+        partial(online, env=LAKE),
         partial(DiscreteSAC, network=SMALL, lr=5e-3, alpha_lr=0.03, gamma=0.9, target_entropy_share=0.3),
         (("torso.", "policy."), ("q.",), ("log_alpha",)),
         env_steps=900,
@@ -147,7 +147,7 @@ CASES = [
         slow=("q_slow.",),
         counters=("updates",),
     ),
-    Case("random", partial(online, LAKE), RandomPolicy, (), 500, None),
+    Case("random", partial(online, env=LAKE), RandomPolicy, (), 500, None),
 ]
 BY_NAME = {case.name: case for case in CASES}
 LEARNERS = [case for case in CASES if case.score is not None]

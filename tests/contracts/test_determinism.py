@@ -7,8 +7,7 @@ from contracts.harness import differing, fit, metrics, weights
 from rl_lightning.rollout.schedule import RunConfig
 
 SHORT = RunConfig(env_steps=300, eval_every=100, eval_episodes=3)
-# The same steps without a word: no evaluation, no files.
-BLIND = RunConfig(env_steps=300)
+BLIND = RunConfig(env_steps=300)  # the same steps without an evaluation
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -19,10 +18,10 @@ def test_one_seed_twice_gives_the_same_run(case, tmp_path):
     assert (tmp_path / "a/eval.jsonl").read_text() == (tmp_path / "b/eval.jsonl").read_text()
     assert not differing(weights(first.model), weights(second.model))
 
-    unseen = fit(case, BLIND, seed=3)
+    unseen = fit(case, BLIND, seed=3, folder=tmp_path / "c")
     assert not differing(weights(first.model), weights(unseen.model)), "evaluating changed training"
     assert unseen.data.schedule.env_step == first.data.schedule.env_step
-    assert len(first.evaluation.history) == 3
+    assert len(first.evaluation.history) == 3 and not unseen.evaluation.history
 
 
 @pytest.mark.parametrize("name", ["ppo-gru", "dqn-dueling-n-step-prioritized", "sac", "dqn-pixels", "ppo-masked"])

@@ -33,7 +33,9 @@ def through_a_file(states: Any) -> Any:
     return torch.load(file, weights_only=True), size
 
 
-def check_exact(config: EnvConfig, before=60, after=300, num_envs=2, vectorization="sync", ends=1, again=None):
+def check_exact(
+    config: EnvConfig, before=60, after=300, num_envs=2, vectorization="sync", ends=1, again=None
+):
     """Restored envs repeat what the saved ones did next, bit for bit. Returns bytes per env in the file."""
     envs = make_envs(config, num_envs, vectorization)
     envs.reset(seed=11)

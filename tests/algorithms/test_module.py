@@ -1,0 +1,135 @@
+"""What all algorithms share: one step, blocks, precision, divergence, evaluation without a trace."""
+
+import pytest
+import torch
+from contracts.cases import BY_NAME, CASES, LEARNERS
+from contracts.harness import bare, differing, fit, weights
+
+from rl_lightning.algorithms.module import pick
+from rl_lightning.algorithms.step import step
+from rl_lightning.errors import DivergedError
+from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.types import Block
+
+
+def linear(value: float = 1.0) -> tuple[torch.nn.Linear, torch.optim.SGD]:
+    net = torch.nn.Linear(2, 1, bias=False)
+    torch.nn.init.constant_(net.weight, value)
+    return net, torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_raises_before_anything_moves(bad):
+    net, optimizer = linear()
+    with pytest.raises(DivergedError, match="loss became (nan|inf)"):
+        step(optimizer, net(torch.ones(1, 2)).sum() * bad)
+    assert torch.equal(net.weight, torch.ones(1, 2))
+
+
+def test_a_step_leaves_no_gradient_in_what_it_looks_through():
+    net, optimizer = linear()
+    other = torch.nn.Linear(1, 1)
+    step(optimizer, other(net(torch.ones(1, 2))).sum())
+    assert other.weight.grad is None and other.bias.grad is None
+
+
+def test_the_norm_before_clipping_is_told():
+    net, optimizer = linear()
+    norm = step(optimizer, 3 * net.weight[0, 0] + 4 * net.weight[0, 1], clip=1.0)
+    assert norm.item() == pytest.approx(5.0)
+    torch.testing.assert_close(net.weight.detach(), torch.tensor([[1 - 0.06, 1 - 0.08]]))
+
+
+def test_under_autocast_every_step_sees_the_weights_of_the_last():
+    """The cache of cast weights would hand a block's second update those from before the first."""
+    net, optimizer = linear(2.0)
+    obs = torch.ones(1, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        seen = []
+        for _ in range(3):
+            out = net(obs).sum()
+            seen.append(out.item())
+            step(optimizer, out * 5)
+    assert seen == [4.0, 3.0, 2.0]
+
+
+@pytest.mark.parametrize("name", ["ppo-discrete", "ppo-gru", "dqn", "sac", "sac-discrete"])
+def test_mixed_precision_updates_move_what_single_ones_move_and_about_as_far(name):
+    """A block of several updates by a Trainer in bf16-mixed, against fp32."""
+    case = BY_NAME[name]
+    runs = [fit(case, RunConfig(env_steps=200), seed=1, precision=p) for p in ("32-true", "bf16-mixed")]
+    start = bare(case, seed=1)
+    first = weights(start.model)
+    exact, mixed = (weights(run.model) for run in runs)
+    assert differing(first, exact) == differing(first, mixed)
+    moved = {n: (exact[n] - first[n], mixed[n] - first[n]) for n in exact if exact[n].is_floating_point()}
+    total = [torch.cat([m[k].flatten() for m in moved.values()]) for k in (0, 1)]
+    assert all(value.dtype == torch.float32 for value in mixed.values() if value.is_floating_point())
+    assert torch.nn.functional.cosine_similarity(*total, dim=0) > 0.5
+
+
+def test_a_diverging_run_stops_with_the_error():
+    with pytest.raises(DivergedError):
+        fit(BY_NAME["dqn"].but(model={"lr": 1e30, "max_grad_norm": None, "huber_delta": None}), RunConfig(env_steps=300))
+    assert DivergedError.exit_code == 5
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_playing_leaves_no_trace(case):
+    run = bare(case)
+    if run.optimizers:
+        run.learn(run.block())
+    run.model.train()
+    frozen = next(run.model.children(), None)
+    if frozen is not None:
+        frozen.eval()
+    before, modes = weights(run.model), [m.training for m in run.model.modules()]
+    rng, draw = torch.get_rng_state(), run.data.explore.get_state()
+    envs = run.data.eval_envs(3)
+    one, two = (run.model.play(envs, 3, seed=5) for _ in range(2))
+    assert one == two and len(one) == 3
+    assert not differing(before, weights(run.model))
+    assert modes == [m.training for m in run.model.modules()]
+    assert torch.equal(rng, torch.get_rng_state()) and torch.equal(draw, run.data.explore.get_state())
+
+
+@pytest.mark.parametrize("case", LEARNERS, ids=lambda case: case.name)
+def test_acting_draws_from_the_given_generator_alone(case):
+    run = bare(case)
+    obs = torch.from_numpy(run.data.collector.obs)
+    mask = None if run.data.collector.mask is None else torch.from_numpy(run.data.collector.mask)
+    carry, rng = run.model.initial_carry(len(obs)), torch.get_rng_state()
+    with torch.no_grad():
+        drawn = [run.model.act(obs, carry, torch.Generator().manual_seed(1), mask)[0] for _ in range(2)]
+        greedy = [run.model.act(obs, carry, None, mask)[0] for _ in range(2)]
+    assert torch.equal(*drawn) and torch.equal(*greedy)
+    assert torch.equal(rng, torch.get_rng_state())
+
+
+def test_metrics_are_means_since_the_last_drain():
+    run = bare(BY_NAME["dqn"])
+    for value in (1.0, 3.0):
+        run.model.record({"train/x": torch.tensor(value)})
+    run.model.record({"train/y": torch.tensor(5.0)})
+    assert run.model.drain_metrics() == {"train/x": 2.0, "train/y": 5.0}
+    assert run.model.drain_metrics() == {}
+
+
+def test_a_block_is_its_batches_one_after_the_other():
+    run = bare(BY_NAME["sac"])
+    block = run.block()
+    twin = bare(BY_NAME["sac"])
+    torch.manual_seed(0)
+    run.learn(block)
+    torch.manual_seed(0)
+    for u in range(block.updates):
+        twin.model.update(pick(block.batch, u))
+    assert not differing(weights(run.model), weights(twin.model))
+    assert run.data.schedule.update == block.updates
+
+
+def test_a_block_without_updates_changes_nothing_but_the_clock_of_steps():
+    run = bare(BY_NAME["sac"])
+    before = weights(run.model)
+    run.learn(Block(None, 0))
+    assert not differing(before, weights(run.model)) and run.data.schedule.update == 0

@@ -1,0 +1,140 @@
+"""The order of the house: every import goes downward, Lightning stays above L3, names are unique.
+
+The layers are those of docs and architecture: a module may import its own layer's package and any lower layer.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "rl_lightning"
+LAYERS = [
+    {"types", "errors", "seeding", "interrupt", "ranks"},
+    {"functional"},
+    {"networks", "models", "buffers", "envs", "datasets"},
+    {"rollout"},
+    {"data", "algorithms"},
+    {"callbacks", "pipeline"},
+    {"experiments"},
+    {"cli"},
+]
+LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
+STRANGERS = [{"data", "algorithms"}]  # of one layer, and still must not know each other
+SHARED_BY_ALGORITHMS = {"module", "step"}
+
+
+class Edge(NamedTuple):
+    source: str  # dotted module
+    target: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.source} (line {self.line}) imports {self.target}"
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.AST, source: str, is_package: bool) -> Iterator[tuple[str, int]]:
+    """Every dotted name that a module imports, also inside functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                up = source.split(".")[: len(source.split(".")) - node.level + is_package]
+                base = ".".join([*up, base] if base else up)
+            yield from ((f"{base}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def edges() -> list[Edge]:
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        source = module_name(path)
+        tree = ast.parse(path.read_text())
+        found += [Edge(source, name, line) for name, line in imported(tree, source, path.name == "__init__.py")]
+    return found
+
+
+EDGES = edges()
+OURS = [edge for edge in EDGES if edge.target.startswith("rl_lightning.") and edge.source != "rl_lightning"]
+
+
+def part(dotted: str) -> str:
+    return dotted.split(".")[1]
+
+
+def wrong(rule) -> list[str]:
+    return [str(edge) for edge in OURS if rule(edge)]
+
+
+def test_every_part_has_a_layer():
+    parts = {p.stem for p in ROOT.iterdir() if p.suffix == ".py" or (p.is_dir() and list(p.glob("*.py")))}
+    assert parts - {"__init__", "__main__"} <= LEVEL.keys(), "say in LAYERS where the new part belongs"
+    assert {part(edge.target) for edge in OURS} <= LEVEL.keys()
+
+
+def test_imports_go_downward():
+    assert not wrong(lambda e: LEVEL[part(e.target)] > LEVEL[part(e.source)])
+
+
+def test_the_lowest_files_are_alone_with_each_other():
+    """Each of types, errors, seeding, ... can be read without any package of ours."""
+    assert not wrong(lambda e: LEVEL[part(e.source)] == 0 and LEVEL[part(e.target)] > 0)
+
+
+@pytest.mark.parametrize("pair", STRANGERS, ids=lambda pair: "-".join(sorted(pair)))
+def test_data_and_algorithms_never_import_each_other(pair):
+    assert not wrong(lambda e: {part(e.source), part(e.target)} == pair)
+
+
+def test_no_algorithm_imports_another():
+    def sibling(edge: Edge) -> bool:
+        source, target = edge.source.split("."), edge.target.split(".")
+        within = source[1] == target[1] == "algorithms" and len(source) > 2 and len(target) > 2
+        return within and target[2] not in {source[2], *SHARED_BY_ALGORITHMS}
+
+    assert not wrong(sibling)
+
+
+def test_lightning_is_above_the_fourth_layer_only():
+    low = [e for e in EDGES if e.target.split(".")[0] in ("lightning", "pytorch_lightning", "lightning_fabric")]
+    found = [str(e) for e in low if e.source == "rl_lightning" or LEVEL[part(e.source)] < LEVEL["algorithms"]]
+    assert low and not found
+
+
+def test_only_lightning_pytorch_is_imported():
+    """The bare `lightning` pulls in everything, `pytorch_lightning` is another package."""
+    names = {e.target for e in EDGES if e.target.split(".")[0] in ("lightning", "pytorch_lightning")}
+    assert all(name.startswith("lightning.") for name in names), names
+
+
+def test_class_names_are_unique():
+    """A YAML names a class by its last word alone."""
+    places = defaultdict(list)
+    for path in ROOT.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module_name(path))
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch", ["torch"]),
+        ("from rl_lightning.types import A, B", ["rl_lightning.types.A", "rl_lightning.types.B"]),
+        ("from . import x", ["rl_lightning.data.x"]),
+        ("from ..envs.make import y", ["rl_lightning.envs.make.y"]),
+        ("def f():\n    import rl_lightning.cli.main", ["rl_lightning.cli.main"]),
+    ],
+)
+def test_the_walk_sees_every_form_of_import(text, expected):
+    assert [name for name, _ in imported(ast.parse(text), "rl_lightning.data.online", False)] == expected
