@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import pkgutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ from rl_lightning.rollout.schedule import RunConfig
 
 PAGE = Path(__file__).with_name("options.md")
 MISSING = object()
+WALKED = ("algorithms", "data", "networks", "buffers", "functional", "callbacks")  # imported whole
 INTRO = """\
 # Options
 
@@ -85,7 +87,16 @@ def toys() -> list[type]:
     return found
 
 
+def import_all() -> None:
+    """A class that no __init__ mentions is an option all the same."""
+    for folder in WALKED:
+        package = importlib.import_module(f"rl_lightning.{folder}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+
+
 def sections() -> list[Section]:
+    import_all()
     callbacks = sorted(
         (cls for cls in Callback.__subclasses__() if cls.__module__.startswith("rl_lightning.callbacks.")),
         key=lambda cls: cls.__name__,

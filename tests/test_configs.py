@@ -33,7 +33,8 @@ TRAINED = (
 
 # Anomaly detection is what --debug costs: fewer of its steps show as much.
 SHORT = ["--debug", "--env_steps", "80", "--eval_every", "40", "--log.tensorboard", "false"]
-SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.epochs", "1"]}  # a GRU is many small steps
+# A GRU is many small steps.
+SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.epochs", "1"]}
 
 # What a fragment is laid over, and what else it then needs; the rest goes onto the default of its folder.
 BASES: dict[str, list[str]] = {
@@ -111,22 +112,18 @@ def test_fragment_fits_its_base(fragment):
 
 def covers(whole: Any, part: Any) -> bool:
     """Whether everything that `part` says is in `whole`; a class may be written by its short or its full name."""
-    if (
-        isinstance(whole, dict)
-        and isinstance(part, dict)
-        and "init_args" in whole
-        and "init_args" not in part
-    ):
-        return covers(whole["init_args"], part)  # a class that a fragment need not name, for want of another
-    if isinstance(part, dict):
-        return isinstance(whole, dict) and all(
-            key in whole
-            and (same_class(whole[key], item) if key == "class_path" else covers(whole[key], item))
-            for key, item in part.items()
-        )
     if isinstance(part, list):
         return isinstance(whole, list) and len(whole) == len(part) and all(map(covers, whole, part))
-    return whole == part
+    if not isinstance(part, dict):
+        return bool(whole == part)
+    if not isinstance(whole, dict):
+        return False
+    if "init_args" in whole and not {"class_path", "init_args"} & set(part):
+        return covers(whole["init_args"], part)  # a fragment need not name the only class there is
+    return all(
+        key in whole and (same_class if key == "class_path" else covers)(whole[key], item)
+        for key, item in part.items()
+    )
 
 
 def same_class(whole: str, part: str) -> bool:

@@ -174,7 +174,9 @@ class FrameBuffer:
         """
         index, priorities = [], []
         for n, (before, total) in enumerate(zip(marks, self.total, strict=True)):
-            changed = np.arange(max(before - 1, total - self.length, 0), total) % self.length + n * self.length
+            changed = (
+                np.arange(max(before - 1, total - self.length, 0), total) % self.length + n * self.length
+            )
             stale = (total + np.arange(self.spec.frames)) % self.length + n * self.length
             stale = stale[~self.valid(torch.from_numpy(stale)).numpy()]
             valid = self.valid(torch.from_numpy(changed)).numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.callbacks.evaluation import Evaluate
 from rl_lightning.callbacks.generations import Generations, read_file, verify, write_file, write_json
 from rl_lightning.errors import ResumeError
+from rl_lightning.interrupt import BlockAbandoned
 from rl_lightning.rollout.schedule import crossed
 
 
@@ -49,6 +51,7 @@ class SaveCheckpoints(Callback):
         if self.resume_from is None:
             # Ranks share their first weights, and nothing random after that.
             seeding.seed_globals(trainer.datamodule.seed, "train", trainer.global_rank)  # type: ignore[attr-defined]
+            self.save_last(trainer, pl_module)  # there is always one to go on from, and the disk was tried
             return
         folder = Path(self.resume_from)
         state = read_file(folder / f"rank-{trainer.global_rank}.pt")
@@ -63,6 +66,17 @@ class SaveCheckpoints(Callback):
         seeding.set_global_state(state["random"])
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         self.last_saved = (schedule.env_step, schedule.update)
+
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        """Keeps the weights as they are for a look; the last generation, not these, is what a run goes on from."""
+        if isinstance(exception, BlockAbandoned | KeyboardInterrupt) or not trainer.is_global_zero:
+            return
+        with contextlib.suppress(OSError, ResumeError):
+            crash = {
+                "state_dict": pl_module.state_dict(),
+                "error": f"{type(exception).__name__}: {exception}",
+            }
+            write_file(crash, self.generations.folder / "crash.ckpt")
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]

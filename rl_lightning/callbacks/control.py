@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from rl_lightning import interrupt, ranks
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # the last is how a cluster warns
 
 
 class Control(Callback):
@@ -31,7 +31,8 @@ class Control(Callback):
         self._reported = 0.0
         self._previous: dict[int, Any] = {}
 
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Here, because Lightning installs handlers of its own after on_fit_start."""
         self._began = time.monotonic()
         for number in SIGNALS:
             self._previous[number] = signal.signal(number, self._catch)
@@ -52,8 +53,29 @@ class Control(Callback):
             self._reported = time.monotonic()
             self.report(env_step=schedule.env_step, update=schedule.update)
 
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self._restore()
+
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         interrupt.clear()
         self._previous = {}
+
+
+class StopAt(Callback):
+    """Ends a run when its clock reaches a point, whatever its budget: schedules still see the whole budget.
+
+    Args:
+        clock: The point, on the run's own clock.
+    """
+
+    def __init__(self, clock: int) -> None:
+        self.clock = clock
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        if trainer.datamodule.schedule.now >= self.clock:  # type: ignore[attr-defined]
+            trainer.should_stop = True

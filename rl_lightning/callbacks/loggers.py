@@ -38,12 +38,12 @@ class LogConfig:
 
 
 def make_loggers(
-    folder: Path, log: LogConfig, task: str, group: str, name: str, tags: list[str]
+    folder: Path, log: LogConfig, task: str, group: str, name: str, tags: list[str], purge: int | None = None
 ) -> list[Logger]:
-    """The loggers of a run, all writing below its folder."""
+    """The loggers of a run, all writing below its folder; `purge` drops what TensorBoard has from that clock on."""
     loggers: list[Logger] = [MetricsFile(str(folder))]
     if log.tensorboard:
-        loggers.append(TensorBoardLogger(str(folder), name="", version=""))
+        loggers.append(TensorBoardLogger(str(folder), name="", version="", purge_step=purge))
     if log.wandb:
         loggers.append(_wandb(folder, log, task, group, name, tags))
     return loggers

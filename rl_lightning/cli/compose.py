@@ -17,7 +17,17 @@ from rl_lightning.experiments.names import did_you_mean
 
 Config = dict[str, Any]
 
-STAGE_KEYS = ("model", "data", "run", "trainer", "log", "seed_everything", "threads")
+STAGE_KEYS = (
+    "model",
+    "data",
+    "run",
+    "trainer",
+    "log",
+    "seed_everything",
+    "threads",
+    "ckpt_path",
+    "resume_mode",
+)
 PIPELINE_KEYS = ("stages", "name", "shared", "cycles")
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::([^}]*))?\}")

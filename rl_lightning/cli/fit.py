@@ -14,6 +14,7 @@ from rl_lightning.cli.compose import Config, compose
 from rl_lightning.cli.flags import Parsed, normalize, parse, seed_list
 from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
 from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.changes import differences
 from rl_lightning.experiments.names import check_run_name, slug
 from rl_lightning.experiments.runs import (
     Run,
@@ -27,6 +28,7 @@ from rl_lightning.experiments.runs import (
 
 if TYPE_CHECKING:
     from rl_lightning.cli.lightning import RLCLI
+    from rl_lightning.cli.start import Start
 
 
 def fit(words: list[str]) -> int:
@@ -36,7 +38,9 @@ def fit(words: list[str]) -> int:
         raise ConfigError("nothing to train: rl fit --config NAME, e.g. ppo/cartpole; see: rl list configs")
     config = compose(names)
     if "stages" in config:
-        raise ConfigError(f"{names[-1]} is a pipeline of stages; run its stages one by one with this version")
+        from rl_lightning.cli.pipelines import fit_pipeline
+
+        return fit_pipeline(config, parsed, names)
     name = given_name(parsed, config)
     for_show = parsed.has("dry_run") or parsed.has("print_config")
     if parsed.get("seeds") and not for_show:
@@ -67,23 +71,37 @@ def resume(words: list[str]) -> int:
     if record.get("status") == "running" and alive(record):
         raise ConfigError(f"run '{run.name}' is being trained by process {record['pid']}")
     check_imports(record, parsed)
+    config = compose([str(run.config_file), *parsed.all("config")])
+    if "stages" in config:
+        from rl_lightning.cli.pipelines import resume_pipeline
+
+        return resume_pipeline(run, config, parsed)
     run.checkpoint(parsed.get("checkpoint") or "last")
-    cli = parse_config(compose([str(run.config_file), *parsed.all("config")]), parsed)
-    return train(cli, parsed, run.name, run.name, run, generation(run, parsed.get("checkpoint")))
+    cli = parse_config(config, parsed)
+    tell_changes(run, cli.plain(), parsed.has("reset_lr"))
+    from rl_lightning.cli.start import newest, start_from
+
+    which = parsed.get("checkpoint")
+    generation = newest(run) if which in (None, "last") else run.checkpoint(which or "").parent
+    start = start_from(str(generation), "exact", parsed.has("reset_lr"))
+    return train(cli, parsed, run.name, run.name, run, start)
 
 
-def generation(run: Run, which: str | None) -> Path:
-    """The folder to go on from: the newest whole one, or the one that is named."""
-    from rl_lightning.callbacks.generations import Generations, verify
+def tell_changes(run: Run, config: Config, reset_lr: bool) -> None:
+    """Prints every setting that differs from the run's, and keeps the new ones as its config."""
+    changed = differences(compose([str(run.config_file)]), config)
+    if not changed or not is_first():
+        return
+    for line in changed:
+        print(f"differs from the checkpoint: {line}", file=sys.stderr)
+    rates = [line for line in changed if "lr" in line.split(":")[0].rpartition(".")[2]]
+    if rates and not reset_lr:
+        print("note: the checkpoint's learning rate stays; --reset_lr applies the new one", file=sys.stderr)
+    write_config(run, config)
 
-    if which and which != "last":
-        folder = run.checkpoint(which).parent
-        verify(folder)
-        return folder
-    folder, wrong = Generations(run.folder / "checkpoints").newest_whole()
-    for line in wrong:
-        print(f"note: passed over {line}", file=sys.stderr)
-    return folder
+
+def is_first() -> bool:
+    return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
 def parse_config(config: Config, parsed: Parsed) -> RLCLI:
@@ -105,7 +123,7 @@ def train(
     name: str | None,
     stem: str,
     run: Run | None = None,
-    resume_from: Path | None = None,
+    start: Start | None = None,
 ) -> int:
     """Builds, trains and closes the run's record, whatever happens."""
     from rl_lightning.cli.training import Training
@@ -116,6 +134,10 @@ def train(
     run_config = cli.config.run
     if run_config.env_steps is None and run_config.updates is None and run_config.max_time is None:
         raise ConfigError("the run has no end: give it --env_steps, --updates or --max_time")
+    if start is None:
+        from rl_lightning.cli.start import start_from
+
+        start = start_from(cli.config.ckpt_path, cli.config.resume_mode, parsed.has("reset_lr"))
     cli.build()
     fresh = run is None and "LOCAL_RANK" not in os.environ
     if run is None:
@@ -123,7 +145,7 @@ def train(
     try:
         if fresh:
             start_record(run, cli, saved, parsed)
-        training = Training(cli, run, redact(saved), parsed.has("debug"), resume_from)
+        training = Training(cli, run, redact(saved), parsed.has("debug"), start)
     except Exception:
         if fresh:
             shutil.rmtree(run.folder, ignore_errors=True)  # made a moment ago, and nothing was trained in it
@@ -134,14 +156,21 @@ def train(
 
 def start_record(run: Run, cli: RLCLI, saved: Config, parsed: Parsed) -> None:
     """Writes config.yaml and the first run.json."""
+    write_config(run, saved)
+    start_record_of(run, saved, parsed)
+
+
+def start_record_of(run: Run, saved: Config, parsed: Parsed, **more: Any) -> None:
     import torch
 
-    text = yaml.safe_dump(redact(saved), sort_keys=False)
+    command = ["rl", "fit", *redact_words(parsed.raw)]
+    record = new_record(saved, parsed.get("group"), command, torch.get_num_threads())
+    run.update(**record, **more, imports=parsed.all("import"), pid=os.getpid(), host=os.uname().nodename)
+
+
+def write_config(run: Run, config: Config) -> None:
+    text = yaml.safe_dump(redact(config), sort_keys=False)
     run.config_file.write_text(f"# rl fit --config {run.config_file}\n{text}", encoding="utf-8")
-    record = new_record(
-        saved, parsed.get("group"), ["rl", "fit", *redact_words(parsed.raw)], torch.get_num_threads()
-    )
-    run.update(**record, imports=parsed.all("import"), pid=os.getpid(), host=os.uname().nodename)
 
 
 def join() -> Run | None:

@@ -16,7 +16,7 @@ RUN_KEYS = (
 )  # fmt: skip
 SHORT = {key: f"run.{key}" for key in RUN_KEYS} | {"seed": "seed_everything"}
 GROUPS = ("model", "data", "run", "trainer", "log")
-TOP = (*GROUPS, "seed_everything", "threads")
+TOP = (*GROUPS, "seed_everything", "threads", "ckpt_path", "resume_mode")
 
 
 @dataclass
@@ -104,7 +104,7 @@ def parse(
 
 
 def is_config_key(name: str) -> bool:
-    return name in SHORT or name in TOP or name.split(".")[0] in GROUPS
+    return name in SHORT or name in TOP or name.split(".")[0] in (*GROUPS, "stages")
 
 
 def _unknown(name: str, own: set[str], config: bool, command: str) -> str:

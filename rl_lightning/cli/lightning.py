@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -30,7 +30,9 @@ import lightning.pytorch as lightning  # noqa: E402  (after the silence)
 import torch  # noqa: E402
 from jsonargparse import set_parsing_settings  # noqa: E402
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI  # noqa: E402
+from lightning.pytorch.plugins.environments import SLURMEnvironment  # noqa: E402
 
+from rl_lightning.algorithms.ddp import AveragingDDP  # noqa: E402
 from rl_lightning.algorithms.module import RLModule  # noqa: E402
 from rl_lightning.callbacks.loggers import LogConfig  # noqa: E402
 from rl_lightning.cli.explain import explain  # noqa: E402
@@ -121,6 +123,13 @@ class RLCLI(LightningCLI):
     def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--seed_everything", type=int, default=0, help="Seed of everything.")
         parser.add_argument("--threads", type=int | None, default=None, help="CPU threads for torch.")
+        parser.add_argument(
+            "--ckpt_path", type=str | None, default=None, help="Checkpoint, product or run to start from."
+        )
+        modes = Literal["exact", "warm_start", "warm_start_optimizer"]
+        parser.add_argument(
+            "--resume_mode", type=modes, default="exact", help="What is taken over from ckpt_path."
+        )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_class_arguments(RunConfig, "run")
@@ -189,6 +198,7 @@ class RLCLI(LightningCLI):
             else [more]
         )
         settings["logger"] = [*loggers, *more] or False
+        settings |= data_parallel(settings)
         try:
             return lightning.Trainer(**settings)
         except (
@@ -197,6 +207,19 @@ class RLCLI(LightningCLI):
             RuntimeError,
         ) as error:  # MisconfigurationException is one of them or its own
             raise ConfigError(f"trainer: {str(error).splitlines()[0]}") from error
+
+
+def data_parallel(settings: dict[str, Any]) -> dict[str, Any]:
+    """Our own averaging wherever Lightning would wrap the model, and no handlers of SLURM's that save mid-step."""
+    strategies = {"ddp": "popen", "ddp_fork": "fork", "ddp_spawn": "spawn"}
+    several = settings.get("devices") not in (1, "1", "auto", None) or (settings.get("num_nodes") or 1) > 1
+    name = "ddp" if settings.get("strategy") == "auto" and several else settings.get("strategy")
+    changed: dict[str, Any] = {}
+    if name in strategies:
+        changed["strategy"] = AveragingDDP(start_method=strategies[str(name)])  # type: ignore[arg-type]
+    if "SLURM_NTASKS" in os.environ and not settings.get("plugins"):
+        changed["plugins"] = [SLURMEnvironment(auto_requeue=False)]
+    return changed
 
 
 def root_cause(error: Exception) -> Exception:

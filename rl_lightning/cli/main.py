@@ -16,6 +16,7 @@ from rl_lightning.errors import ConfigError, RLError
 COMMANDS = {
     "fit": "rl_lightning.cli.fit:fit",
     "resume": "rl_lightning.cli.fit:resume",
+    "reproduce": "rl_lightning.cli.reproduce:reproduce",
     "validate": "rl_lightning.cli.evaluation:validate",
     "test": "rl_lightning.cli.evaluation:test",
     "predict": "rl_lightning.cli.evaluation:predict",

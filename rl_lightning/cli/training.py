@@ -12,15 +12,23 @@ import torch
 
 from rl_lightning.callbacks import Control, Evaluate, default_callbacks, make_loggers
 from rl_lightning.callbacks.checkpoint import check_generation
+from rl_lightning.callbacks.generations import read_meta
 from rl_lightning.callbacks.loggers import log_hyperparams
 from rl_lightning.callbacks.progress import clock_time
+from rl_lightning.callbacks.warm import ResetLR, WarmOptimizers
 from rl_lightning.cli.compose import Config
 from rl_lightning.cli.lightning import RLCLI
+from rl_lightning.cli.start import Start, load_weights
 from rl_lightning.errors import DivergedError, RLError
 from rl_lightning.experiments.plot import short
 from rl_lightning.experiments.runs import Run
+from rl_lightning.interrupt import BlockAbandoned
 
 EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def clock_of(generation: Path, clock: str) -> int:
+    return int(read_meta(generation)[clock])
 
 
 class Training:
@@ -31,25 +39,42 @@ class Training:
         run: The claimed folder.
         config: Resolved config, without secrets, for the loggers.
         debug: Watch everything.
-        resume_from: The generation to go on from.
+        start: What the run begins with.
+        title: What stands before the bar; empty: the run's name.
     """
 
     def __init__(
-        self, cli: RLCLI, run: Run, config: Config, debug: bool = False, resume_from: Path | None = None
+        self,
+        cli: RLCLI,
+        run: Run,
+        config: Config,
+        debug: bool = False,
+        start: Start | None = None,
+        title: str = "",
     ) -> None:
-        self.cli, self.run, self.resume_from = cli, run, resume_from
+        start = start or Start()
+        self.cli, self.run, self.resume_from = cli, run, start.generation
         record = run.read()
         model, data = cli.model, cli.datamodule
         self.algorithm, self.task = type(model).__name__, data.spec.env_id
         log, tags = cli.config_init.log, list(cli.config_init.run.tags)
         group = record.get("group") or self.algorithm
-        loggers = make_loggers(run.folder, log, self.task, group, run.name, tags)
-        callbacks = default_callbacks(run.folder, log, self.report, run.name, debug, resume_from)
+        purge = None if self.resume_from is None else clock_of(self.resume_from, data.clock) + 1
+        loggers = make_loggers(run.folder, log, self.task, group, run.name, tags, purge)
+        callbacks = default_callbacks(
+            run.folder, log, self.report, title or run.name, debug, self.resume_from
+        )
+        if start.weights is not None:
+            load_weights(model, start.weights)
+        if start.optimizers is not None:
+            callbacks.append(WarmOptimizers(start.optimizers))
+        if start.reset_lr:
+            callbacks.append(ResetLR())
         self.control = next(item for item in callbacks if isinstance(item, Control))
         self.evaluation = next(item for item in callbacks if isinstance(item, Evaluate))
         self.trainer = cli.make_trainer(callbacks, loggers)
-        if resume_from is not None:
-            check_generation(resume_from, self.algorithm, list(data.spec), self.trainer.world_size)
+        if self.resume_from is not None:
+            check_generation(self.resume_from, self.algorithm, list(data.spec), self.trainer.world_size)
         else:
             log_hyperparams(loggers, config)
 
@@ -76,8 +101,11 @@ class Training:
                 ckpt_path=str(self.resume_from / "model.ckpt") if self.resume_from else None,
                 weights_only=True,
             )
-            code = EXIT.get(self.control.caught, 0) if self.control.caught is not None else 0  # type: ignore[call-overload]
+            code = 0 if self.control.caught is None else EXIT.get(signal.Signals(self.control.caught), 143)
             status = "interrupted" if code else "finished"
+        except BlockAbandoned:
+            caught = self.control.caught or signal.SIGTERM
+            code, status = EXIT.get(signal.Signals(caught), 143), "interrupted"
         except SystemExit:  # how Lightning ends a run on a second Ctrl-C
             code, status = 130, "interrupted"
         except DivergedError:
@@ -90,9 +118,17 @@ class Training:
             raise
         finally:
             schedule = self.cli.datamodule.schedule
+            self.note_restarts()
             self.report(status=status, env_step=schedule.env_step, update=schedule.update)
         self.say(self.closing(code, time.monotonic() - began))
         return code
+
+    def note_restarts(self) -> None:
+        """An env that could not be saved began a new episode: the run is no longer exact, and says so."""
+        restarted = getattr(self.cli.datamodule, "restarted", [])
+        if restarted and self.resume_from is not None:
+            self.say(f"note: {len(restarted)} envs of {self.task} cannot be saved and began a new episode")
+            self.report(exact=False)
 
     def say(self, text: str) -> None:
         if self.first:

@@ -69,12 +69,12 @@ def generator_node(bits: Any) -> list[Any]:
     name = type(bits).__name__
     if BIT_GENERATORS.get(name) is not type(bits):
         raise UnsaveableError(f"a generator of {name}")
-    seeds = bits.seed_seq
-    tree = None
+    seeds, tree = bits.seed_seq, None
     if type(seeds) is np.random.SeedSequence:  # children spawned later depend on it
-        entropy = plain_state(seeds.entropy) if not isinstance(seeds.entropy, list | tuple) else None
-        if seeds.entropy is None or entropy is not None:
-            tree = [entropy, tuple(seeds.spawn_key), seeds.pool_size, seeds.n_children_spawned]
+        entropy: Any = seeds.entropy
+        several = isinstance(entropy, list | tuple)
+        entropy = tuple(int(part) for part in entropy) if several else plain_state(entropy)
+        tree = [entropy, tuple(seeds.spawn_key), seeds.pool_size, seeds.n_children_spawned]
     return [name, plain_state(bits.state), tree]
 
 
@@ -94,7 +94,7 @@ def find_class(module: str, name: str, base: type) -> type:
     """A class of a module that is imported already: nothing is imported because a file says so."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
+        found = getattr(found, "__dict__", {}).get(part)  # getattr of any name could run something
     if not isinstance(found, type) or not issubclass(found, base) or found.__module__ != module:
         raise MismatchError(f"no class {module}.{name}")
     return found

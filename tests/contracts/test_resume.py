@@ -7,24 +7,15 @@ import pytest
 import torch
 from contracts.cases import CASES, Case
 from contracts.harness import metrics
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Trainer
 
 from rl_lightning.callbacks import LogConfig, default_callbacks, make_loggers
+from rl_lightning.callbacks.control import StopAt
 from rl_lightning.callbacks.generations import Generations, read_file
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.seeding import seed_globals
 
 UNIT = 128  # env steps of the smallest budget
-
-
-class StopAt(Callback):
-    """Ends a run in the middle of its budget, as a time limit does."""
-
-    def __init__(self, env_step: int) -> None:
-        self.env_step = env_step
-
-    def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-        trainer.should_stop = trainer.datamodule.schedule.env_step >= self.env_step
 
 
 def fit(

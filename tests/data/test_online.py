@@ -73,9 +73,9 @@ def test_a_block_is_ready_batches_on_a_first_axis():
 
 def test_epsilon_falls_with_env_steps_not_with_updates():
     """Whatever the update ratio: the share of random actions is that of the step it is drawn at."""
-    budget = RunConfig(env_steps=1000)
+    budget = RunConfig(env_steps=500)
     for ratio in (0.1, 2.0):
-        data = {"learning_starts": 100, "train_every": 50, "update_ratio": ratio, "batch_size": 2, "num_envs": 1}
+        data = {"learning_starts": 100, "train_every": 25, "update_ratio": ratio, "batch_size": 2, "num_envs": 1}
         case = DQN.but(data, {"epsilon": 1.0, "epsilon_schedule": Linear(0.0, 0.5)})
         run = bare(case, budget)
         seen = []
@@ -86,11 +86,11 @@ def test_epsilon_falls_with_env_steps_not_with_updates():
             return inner(*args)
 
         run.model.act = act
-        while run.data.schedule.env_step < 700:
+        while run.data.schedule.env_step < 350:
             run.learn(run.data.next_block())
         assert seen
         for step, epsilon in seen:
-            assert epsilon == pytest.approx(max(0.0, 1.0 - step / 500)), step
+            assert epsilon == pytest.approx(max(0.0, 1.0 - step / 250)), step
 
 
 def test_epsilon_is_the_share_of_random_actions():

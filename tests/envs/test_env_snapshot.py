@@ -50,7 +50,8 @@ EXACT = {
 
 @pytest.mark.parametrize("name", EXACT)
 def test_a_restored_env_goes_on_bit_for_bit(name):
-    check_exact(EXACT[name], num_envs=1, after=310, ends=3)
+    timed = name == "gym-wrappers"  # which look at the clock
+    check_exact(EXACT[name], num_envs=1, after=310, ends=3, inner=not timed)
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "cheetah", "hopper-repeat"])

@@ -1,0 +1,151 @@
+"""`rl fit` and `rl resume` of a config with stages."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rl_lightning.cli.compose import Config, fill_variables, find, load, shelf_roots
+from rl_lightning.cli.fit import is_first, join, parse_config, start_record_of, stem_of, write_config
+from rl_lightning.cli.flags import Parsed
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.names import check_run_name
+from rl_lightning.experiments.runs import Run, claim, redact
+from rl_lightning.pipeline.plan import Job, make_plan, set_key
+from rl_lightning.pipeline.run import Pipeline
+
+
+def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
+    pipeline, flags = override(inline(config, find(names[0]).parent), parsed)
+    jobs = make_plan(pipeline, refuse_names)
+    if parsed.has("print_config") or parsed.has("dry_run"):
+        return show(jobs, parsed, flags)
+    given = [flag.partition("=")[2] for flag in parsed.config_flags if flag.startswith("--run.name=")]
+    name = given[-1] if given else config.get("name")
+    run = join() or open_run(
+        check_run_name(str(name)) if name else None, stem_of(names, config), pipeline, parsed
+    )
+    return run_jobs(run, jobs, parsed, flags)
+
+
+def resume_pipeline(run: Run, config: Config, parsed: Parsed) -> int:
+    pipeline, flags = override(config, parsed)
+    return run_jobs(run, make_plan(pipeline, refuse_names), parsed, flags)
+
+
+def inline(config: Config, base: Path) -> Config:
+    """The pipeline with every stage's config in place of its name: a run's config.yaml stands alone."""
+    stages = []
+    for stage in config["stages"] if isinstance(config["stages"], list) else []:
+        if isinstance(stage, dict) and isinstance(stage.get("config"), str):
+            stage = {**stage, "config": fill_variables(load(stage["config"], base))}
+        stages.append(stage)
+    return {**config, "stages": stages}
+
+
+def refuse_names(name: str) -> Config:
+    raise ConfigError(f"stage config '{name}' was not found when the run was made")
+
+
+def override(config: Config, parsed: Parsed) -> tuple[Config, dict[str, list[str]]]:
+    """Applies --stages.NAME.takes.KEY; returns the flags of each stage, those for all under ''."""
+    flags: dict[str, list[str]] = {"": []}
+    stages = {stage.get("name"): stage for stage in config["stages"] if isinstance(stage, dict)}
+    for flag in parsed.config_flags:
+        key, _, value = flag[2:].partition("=")
+        head, *rest = key.split(".")
+        if head != "stages":
+            if not key.startswith("run.name"):
+                flags[""].append(flag)
+            continue
+        if len(rest) < 2 or rest[0] not in stages:
+            raise ConfigError(
+                f"--{key}: write --stages.NAME.KEY VALUE; the stages are {', '.join(map(str, stages))}"
+            )
+        stage, dotted = stages[rest[0]], ".".join(rest[1:])
+        if rest[1] == "takes":
+            stage["takes"] = {**(stage.get("takes") or {}), ".".join(rest[2:]): value}
+        elif rest[1] in ("product", "once", "continues"):
+            set_key(stage, dotted, yaml.safe_load(value))
+        else:
+            flags.setdefault(rest[0], []).append(f"--{dotted}={value}")
+    return config, flags
+
+
+def show(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
+    """Every stage, resolved; with --dry_run also its shapes and sizes."""
+    from rl_lightning.cli.dry_run import describe
+
+    for job in jobs:
+        cli = parse_config(job.config, stage_flags(parsed, job, flags))
+        print(f"# stage {job.key}" + "".join(f" · {key} from {source}" for key, source in job.takes.items()))
+        plain = yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip()
+        print((describe(cli, []) if parsed.has("dry_run") else plain) + "\n")
+    return 0
+
+
+def stage_flags(parsed: Parsed, job: Job, flags: dict[str, list[str]]) -> Parsed:
+    return Parsed(parsed.words, parsed.values, [*flags[""], *flags.get(job.stage, [])], parsed.raw)
+
+
+def open_run(name: str | None, stem: str, pipeline: Config, parsed: Parsed) -> Run:
+    """A claimed folder with the whole pipeline in its config.yaml. A run of this name goes on if nothing differs."""
+    from rl_lightning.experiments.runs import logs_root
+
+    if name is not None and (logs_root() / name / "pipeline.json").is_file():
+        return Run(logs_root() / name)  # started again: what is done is skipped, what has changed is told of
+    run = claim(name, stem)
+    write_config(run, pipeline)
+    start_record_of(run, pipeline, parsed, kind="pipeline")
+    return run
+
+
+def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
+    os.environ["RL_RUN_DIR"] = str(run.folder.resolve())
+
+    def fit(job: Job, folder: Path, config: Config, before: Path | None, title: str) -> int:
+        return fit_stage(Run(folder), config, stage_flags(parsed, job, flags), before, title)
+
+    def find_checkpoint(folder: Path, which: str) -> Path:
+        return Run(folder).checkpoint(which)
+
+    def say(text: str) -> None:
+        if is_first():
+            print(text, flush=True)
+
+    shelf = next(iter(shelf_roots()), None)
+    pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, shelf, is_first())
+    if is_first():
+        run.update(status="running", pid=os.getpid(), host=os.uname().nodename)
+    status = "failed"
+    try:
+        code = pipeline.run(parsed.get("from"), parsed.get("only"))
+        status = "interrupted" if code else "finished"
+    finally:
+        if is_first():
+            run.update(status=status)
+    say(f"pipeline done: {run.folder}" if code == 0 else f"stopped; go on with: rl resume {run.name}")
+    return code
+
+
+def fit_stage(run: Run, config: Config, parsed: Parsed, before: Path | None, title: str) -> int:
+    """Trains one stage in its folder, going on from its own checkpoints if there are any."""
+    from rl_lightning.cli.start import newest, start_from
+    from rl_lightning.cli.training import Training
+
+    cli = parse_config(config, parsed)
+    saved: dict[str, Any] = cli.plain()
+    if any(run.generations()):
+        start = start_from(str(newest(run)), "exact")
+    elif before is not None:
+        start = start_from(str(before), "warm_start_optimizer")
+    else:
+        start = start_from(cli.config.ckpt_path, cli.config.resume_mode)
+    cli.build()
+    if is_first():
+        write_config(run, saved)
+        start_record_of(run, saved, parsed)
+    return Training(cli, run, redact(saved), parsed.has("debug"), start, title).fit()
