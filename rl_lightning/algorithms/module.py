@@ -93,7 +93,7 @@ class RLModule(LightningModule):
                 priorities.append(metrics.pop("priority"))
             self.record(metrics)
         data.schedule.update += block.updates
-        if priorities:
+        if priorities and block.batch is not None:
             data.feedback(block, torch.stack(priorities))
 
     def record(self, metrics: Metrics) -> None:

@@ -195,9 +195,9 @@ class PPO(RLModule):
             mask = None if rollout.mask is None else rows.cut(rollout.mask, chosen)
             log_probs, _ = self.policy.evaluate(params, rows.cut(rollout.action, chosen), mask)
             if rows.recurrent:
-                log_prob[:, chosen], value[:, chosen] = log_probs, values
+                log_prob[:, chosen], value[:, chosen] = log_probs.float(), values.float()
             else:
-                log_prob.view(-1)[chosen], value.view(-1)[chosen] = log_probs, values
+                log_prob.view(-1)[chosen], value.view(-1)[chosen] = log_probs.float(), values.float()
         return log_prob, value
 
     def _forward(self, rows: Rows, chosen: Tensor) -> tuple[Tensor, Tensor]:

@@ -101,9 +101,14 @@ class SAC(RLModule):
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
         alpha = self.log_alpha.exp().detach()
-        critic_loss, q = self._critic_loss(batch, alpha)
+        critic_loss, q, error = self._critic_loss(batch, alpha)
         step(critic_optimizer, critic_loss, self.max_grad_norm)
-        metrics = {"train/critic_loss": critic_loss, "train/q": q.mean(), "train/alpha": alpha}
+        metrics = {
+            "train/critic_loss": critic_loss,
+            "train/q": q.mean(),
+            "train/alpha": alpha,
+            "priority": error,
+        }
         self.updates += 1
         if self.actor_every == 1 or self.updates % self.actor_every == 0:
             for _ in range(self.actor_every):
@@ -111,7 +116,7 @@ class SAC(RLModule):
         self._follow()
         return metrics
 
-    def _critic_loss(self, batch: Transitions, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    def _critic_loss(self, batch: Transitions, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         with torch.no_grad():
             mean, log_std = self.actor(batch.next_obs)
             action, log_prob = squashed_sample(mean, log_std, torch.randn_like(mean))
@@ -121,7 +126,9 @@ class SAC(RLModule):
             next_value = q_next.amin(0) - alpha * log_prob
             target = td_target(batch.reward, next_value, batch.terminated, batch.discount)
         q = self.q(self.encoder(batch.obs), batch.action)
-        return 0.5 * (batch.weight * (q - target).square()).mean(-1).sum(), q.detach()
+        error = q - target
+        loss = 0.5 * (batch.weight * error.square()).mean(-1).sum()
+        return loss, q.detach(), error.detach().abs().mean(0)
 
     def _actor_step(
         self, batch: Transitions, optimizer: Optimizer, alpha_optimizer: list[Optimizer]

@@ -111,6 +111,7 @@ class DiscreteSAC(RLModule):
             "train/q": chosen.mean(),
             "train/alpha": alpha,
             "train/entropy": entropy,
+            "priority": (chosen - target).detach().abs().mean(0),
         }
 
     def _log_probs(self, obs: Tensor, mask: Tensor | None) -> Tensor:

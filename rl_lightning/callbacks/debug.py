@@ -19,19 +19,27 @@ from rl_lightning.errors import DivergedError
 class Debug(Callback):
     """Anomaly detection, a finite check of all weights after each block, norms and histograms, and a profile.
 
+    Anomaly detection costs more than training itself, so it watches the first blocks and the profile covers the rest.
+
     Args:
         folder: The run's folder; the profile goes to its profile.txt.
+        anomaly_blocks: Blocks under anomaly detection.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, anomaly_blocks: int = 5) -> None:
         self.folder = Path(folder)
+        self.anomaly_blocks = anomaly_blocks
+        self.blocks = 0
         self.profile = cProfile.Profile()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         torch.autograd.set_detect_anomaly(True, check_nan=True)
-        self.profile.enable()
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        self.blocks += 1
+        if self.blocks == self.anomaly_blocks:
+            torch.autograd.set_detect_anomaly(False)
+            self.profile.enable()
         weights = {name: p for name, p in pl_module.named_parameters() if p.numel()}
         for name, value in weights.items():
             if not torch.isfinite(value).all():
@@ -57,6 +65,8 @@ class Debug(Callback):
     def _stop(self) -> None:
         torch.autograd.set_detect_anomaly(False)
         self.profile.disable()
+        if self.blocks < self.anomaly_blocks:
+            return
         text = io.StringIO()
         pstats.Stats(self.profile, stream=text).sort_stats("cumulative").print_stats(40)
         (self.folder / "profile.txt").write_text(text.getvalue())

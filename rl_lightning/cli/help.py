@@ -13,6 +13,7 @@ usage: rl COMMAND [options]
 
   fit        train              rl fit --config ppo/cartpole
   resume     go on with a run   rl resume ppo-cartpole-1
+  reproduce  run it again, name the first metric that differs
   validate   evaluate as in training
   test       evaluate the best checkpoint on fresh seeds
   predict    write a run's actions to .npz
@@ -52,6 +53,11 @@ options of the command:
   --dry_run               resolved config, shapes, memory and parameters; trains nothing
   --print_config          the resolved config as YAML; trains nothing
   --render human          watch it, where there is a display
+  --ckpt_path RUN|PATH    start from a checkpoint, a product or a run
+  --resume_mode MODE      exact (default), warm_start (weights), warm_start_optimizer (weights and optimizers)
+  --from STAGE            of a pipeline: do this stage and those after it again
+  --only STAGE            of a pipeline: this stage alone
+  --stages.NAME.KEY VALUE of a pipeline: any field of one stage
   --seed_everything N     seed (default 0; short: --seed)
   --threads N             CPU threads for torch
 """
@@ -66,7 +72,17 @@ Goes on with a run from its last checkpoint, in its own folder.
 
   rl resume ppo-cartpole-1 --env_steps 200000
 
-  --checkpoint NAME       another checkpoint of the run, or a path (default last)
+  --checkpoint NAME       another checkpoint of the run, e.g. step-20000 (default last)
+  --reset_lr              apply the config's learning rate instead of the checkpoint's
+""",
+    "reproduce": """\
+usage: rl reproduce RUN [--env_steps N]
+
+Runs it again with the same config, seed and threads, and names the first metric that differs, or says that none does.
+
+  rl reproduce ppo-cartpole-1 --env_steps 20000
+
+  --env_steps N           stop there (default: where the run is now)
 """,
     "validate": """\
 usage: rl validate RUN | --config NAME [options]

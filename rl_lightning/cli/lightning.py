@@ -31,6 +31,7 @@ import torch  # noqa: E402
 from jsonargparse import set_parsing_settings  # noqa: E402
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI  # noqa: E402
 from lightning.pytorch.plugins.environments import SLURMEnvironment  # noqa: E402
+from lightning.pytorch.utilities.exceptions import MisconfigurationException  # noqa: E402
 
 from rl_lightning.algorithms.ddp import AveragingDDP  # noqa: E402
 from rl_lightning.algorithms.module import RLModule  # noqa: E402
@@ -201,11 +202,7 @@ class RLCLI(LightningCLI):
         settings |= data_parallel(settings)
         try:
             return lightning.Trainer(**settings)
-        except (
-            ValueError,
-            TypeError,
-            RuntimeError,
-        ) as error:  # MisconfigurationException is one of them or its own
+        except (ValueError, TypeError, RuntimeError, MisconfigurationException) as error:
             raise ConfigError(f"trainer: {str(error).splitlines()[0]}") from error
 
 

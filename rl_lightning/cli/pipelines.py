@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from rl_lightning.cli.compose import Config, fill_variables, find, load, shelf_roots
+from rl_lightning.cli.compose import Config, fill_variables, find, load, merge, shelf_roots
 from rl_lightning.cli.fit import is_first, join, parse_config, start_record_of, stem_of, write_config
 from rl_lightning.cli.flags import Parsed
 from rl_lightning.errors import ConfigError
@@ -40,8 +40,12 @@ def inline(config: Config, base: Path) -> Config:
     """The pipeline with every stage's config in place of its name: a run's config.yaml stands alone."""
     stages = []
     for stage in config["stages"] if isinstance(config["stages"], list) else []:
-        if isinstance(stage, dict) and isinstance(stage.get("config"), str):
-            stage = {**stage, "config": fill_variables(load(stage["config"], base))}
+        if isinstance(stage, dict) and isinstance(stage.get("config"), str | list):
+            names = [stage["config"]] if isinstance(stage["config"], str) else stage["config"]
+            whole: Config = {}
+            for name in names:
+                whole = merge(whole, load(name, base))
+            stage = {**stage, "config": fill_variables(whole)}
         stages.append(stage)
     return {**config, "stages": stages}
 
@@ -105,6 +109,8 @@ def open_run(name: str | None, stem: str, pipeline: Config, parsed: Parsed) -> R
 
 def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())
+    for job in jobs:
+        job.flags = [*flags[""], *flags.get(job.stage, [])]
 
     def fit(job: Job, folder: Path, config: Config, before: Path | None, title: str) -> int:
         return fit_stage(Run(folder), config, stage_flags(parsed, job, flags), before, title)

@@ -21,7 +21,7 @@ from rl_lightning.cli.lightning import RLCLI
 from rl_lightning.cli.start import Start, load_weights
 from rl_lightning.errors import DivergedError, RLError
 from rl_lightning.experiments.plot import short
-from rl_lightning.experiments.runs import Run
+from rl_lightning.experiments.runs import Run, logs_root
 from rl_lightning.interrupt import BlockAbandoned
 
 EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -166,5 +166,6 @@ class Training:
         scores = ""
         if self.evaluation.best is not None:
             scores = f" · best {self.evaluation.best[1]:.1f} · last-10 mean {self.evaluation.last10:.1f}"
+        name = name if self.run.folder.parent == logs_root() else str(self.run.folder)
         following = f"rl play {name} · rl plot {name} · rl test {name}"
         return f"done: {done}{scores}\nrun:  {self.run.folder}\nnext: {following}"

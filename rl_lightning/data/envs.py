@@ -72,7 +72,8 @@ class EnvData(RLData):
         super().load(state, store)
         assert self.collector is not None
         self.explore.set_state(state["explore"])
-        self.restarted = self.collector.load_state_dict(state["collector"], self.agent.device)
+        seed = self.derive(f"restart/{self.schedule.env_step}")  # only envs that cannot be saved need it
+        self.restarted = self.collector.load_state_dict(state["collector"], self.agent.device, seed)
 
     def eval_envs(self, episodes: int) -> Any:
         """Sync envs without what is meant for training only; the same ones serve every evaluation."""

@@ -19,7 +19,7 @@ class Noise:
     The state of the simulator is untouched; what is disturbed is clipped to its bounds.
 
     Args:
-        actions: disturb the action, in units of half its range where that is finite.
+        actions: disturb the action, in units of half its range where that is finite; replace a discrete one by any.
         observations: disturb the observation, also the one of a reset.
         rate: probability per step.
         scale: standard deviation.
@@ -52,7 +52,7 @@ class Noise:
 class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     """The env behind a noisy sensor, a noisy actuator, or both."""
 
-    constants = ("recipe", "_obs_box", "_action_box", "_half_range")
+    constants = ("recipe", "_obs_box", "_action_box", "_half_range", "_discrete")
 
     def __init__(self, env: Env, recipe: Noise) -> None:
         super().__init__(env)
@@ -69,7 +69,8 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
                 raise ConfigError(
                     f"Noise: std has {len(recipe.std)} entries, the observation {self.mean.size}"
                 )
-        if recipe.actions:
+        self._discrete = isinstance(action_space, spaces.Discrete)
+        if recipe.actions and not self._discrete:
             self._action_box = _float_box(action_space, "action")
             low, high = self._action_box.low, self._action_box.high
             finite = np.isfinite(low) & np.isfinite(high)
@@ -84,13 +85,18 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> Step:
         if self.recipe.actions and self._strikes():
-            shaken = action + self.recipe.scale * self._half_range * self.generator.standard_normal(
-                action.shape
-            )
-            space = self._action_box
-            action = np.clip(shaken, space.low, space.high).astype(space.dtype)
+            action = self._shaken(action)
         obs, reward, terminated, truncated, info = self.env.step(action)
         return self._observed(obs), reward, terminated, truncated, info
+
+    def _shaken(self, action: Any) -> Any:
+        """A continuous action moved by noise; a discrete one replaced by any."""
+        if self._discrete:
+            space = self.env.action_space
+            return int(self.generator.integers(space.n) + space.start)  # type: ignore[attr-defined]
+        shaken = action + self.recipe.scale * self._half_range * self.generator.standard_normal(action.shape)
+        box = self._action_box
+        return np.clip(shaken, box.low, box.high).astype(box.dtype)
 
     def _strikes(self) -> bool:
         return bool(self.generator.random() < self.recipe.rate)

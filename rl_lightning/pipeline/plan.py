@@ -30,6 +30,7 @@ class Job:
         takes: Dotted key -> job key of the product that goes there, or a path.
         before: The job of the cycle before that this one goes on from; null: starts anew.
         product: Which checkpoint becomes the product: best, last or a milestone.
+        flags: Fields given on the command line, over the config.
     """
 
     key: str
@@ -39,14 +40,14 @@ class Job:
     takes: dict[str, str] = field(default_factory=dict)
     before: str | None = None
     product: str = "best"
+    flags: list[str] = field(default_factory=list)
 
     def hash(self) -> str:
         """Changes with everything that decides the product, but not with the names of runs."""
         config = {k: v for k, v in self.config.items() if k != "log"}
         run = {k: v for k, v in dict(config.get("run") or {}).items() if k not in ("name", "tags")}
-        text = json.dumps(
-            {**config, "run": run, "takes": self.takes, "product": self.product}, sort_keys=True
-        )
+        whole = {**config, "run": run, "takes": self.takes, "product": self.product, "flags": self.flags}
+        text = json.dumps(whole, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

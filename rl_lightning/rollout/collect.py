@@ -64,7 +64,7 @@ class Collector:
                     self.carry = zero_rows(self.carry, first)
                 legal = None if mask is None else torch.from_numpy(mask[t])
                 chosen, self.carry = act(torch.from_numpy(obs[t]), self.carry, explore, legal)
-                action[t] = chosen.numpy() if chosen.device.type == "cpu" else chosen.cpu().numpy()
+                action[t] = to_array(chosen)
                 current, reward[t], terminated[t], truncated[t], infos = step_envs(action[t])
                 first = terminated[t] | truncated[t]
                 if self.mask is not None:
@@ -97,14 +97,16 @@ class Collector:
             "envs": self.envs.snapshot(),
         }
 
-    def load_state_dict(self, state: dict[str, Any], device: torch.device | str = "cpu") -> list[int]:
+    def load_state_dict(
+        self, state: dict[str, Any], device: torch.device | str = "cpu", seed: int = 0
+    ) -> list[int]:
         """Takes every env back to its place; returns those that had to start a new episode instead."""
         self.obs, self.is_first = state["obs"].numpy().copy(), state["is_first"].numpy().copy()
         self.mask = None if state["mask"] is None else state["mask"].numpy().copy()
         self.carry = tuple(c.to(device) for c in state["carry"])
         self.episodes = [EpisodeStats(*episode) for episode in state["episodes"]]
         restarted: list[int] = []
-        for n, (obs, infos) in self.envs.restore(state["envs"]).items():
+        for n, (obs, infos) in self.envs.restore(state["envs"], seed).items():
             restarted.append(n)
             self.obs[n], self.is_first[n] = obs, True
             if self.mask is not None:
@@ -114,6 +116,13 @@ class Collector:
     def drain(self) -> list[EpisodeStats]:
         episodes, self.episodes = self.episodes, []
         return episodes
+
+
+def to_array(action: Tensor) -> np.ndarray:
+    """What an env takes: on the CPU, and in full precision where the network was in half."""
+    if action.dtype in (torch.bfloat16, torch.float16):
+        action = action.float()
+    return action.numpy() if action.device.type == "cpu" else action.cpu().numpy()
 
 
 def zero_rows(carry: Carry, rows: np.ndarray) -> Carry:

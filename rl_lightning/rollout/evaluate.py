@@ -11,7 +11,7 @@ import torch
 
 from rl_lightning import interrupt
 from rl_lightning.functional.scores import iqm
-from rl_lightning.rollout.collect import Act, episode_stats, zero_rows
+from rl_lightning.rollout.collect import Act, episode_stats, to_array, zero_rows
 from rl_lightning.types import Carry, EpisodeStats
 
 
@@ -37,7 +37,7 @@ def evaluate(
             interrupt.poll()
             mask = torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
             action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
-            obs, _, terminated, truncated, infos = envs.step(action.cpu().numpy())
+            obs, _, terminated, truncated, infos = envs.step(to_array(action))
             ended = terminated | truncated
             if ended.any():
                 carry = zero_rows(carry, ended)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_lightning.rollout.collect import zero_rows
+from rl_lightning.rollout.collect import to_array, zero_rows
 
 
 def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tuple[list[np.ndarray], int]:
@@ -36,7 +36,7 @@ def _one_episode(act: Any, carry: Any, env: Any, explore: Any, seed: int, max_st
     for _ in range(max_steps):
         mask = torch.from_numpy(infos["action_mask"].copy()) if env.env_spec.action_mask else None
         action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
-        obs, _, terminated, truncated, infos = env.step(action.cpu().numpy())
+        obs, _, terminated, truncated, infos = env.step(to_array(action))
         if terminated[0] or truncated[0]:
             return
         carry = zero_rows(carry, terminated | truncated)
