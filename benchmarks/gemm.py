@@ -1,6 +1,6 @@
 """The rate of matrix products on this machine, which bounds every update: GFLOP/s of 256 x 256 x 256, one thread.
 
-    python benchmarks/gemm.py
+python benchmarks/gemm.py
 """
 
 from __future__ import annotations

@@ -37,6 +37,6 @@ def python_of(peer: str) -> Path | None:
 
 def versions(python: Path, packages: list[str]) -> str:
     """Installed versions, for the report."""
-    code = "import sys; from importlib.metadata import version as v; print(', '.join(f'{p} {v(p)}' for p in sys.argv[1:]))"
+    code = "import sys; from importlib.metadata import version as v; print([f'{p} {v(p)}' for p in sys.argv[1:]])"
     found = subprocess.run([str(python), "-c", code, *packages], capture_output=True, text=True)
-    return found.stdout.strip()
+    return found.stdout.strip().strip("[]").replace("'", "")

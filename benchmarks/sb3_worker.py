@@ -1,6 +1,6 @@
 """stable-baselines3 at the settings of settings.py; runs in its own venv.
 
-    python sb3_worker.py ppo|dqn|sac full|quick
+python sb3_worker.py ppo|dqn|sac full|quick
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class Stopwatch(BaseCallback):
 
     def __init__(self, warm: int) -> None:
         super().__init__()
-        self.warm, self.begin = warm, None
+        self.warm = warm
+        self.begin: tuple[int, float] | None = None
 
     def _on_step(self) -> bool:
         if self.begin is None and self.num_timesteps >= self.warm:
@@ -32,7 +33,12 @@ class Stopwatch(BaseCallback):
 def build(rule: str):
     s = {"ppo": settings.PPO, "dqn": settings.DQN, "sac": settings.SAC}[rule]
     env = make_vec_env(s["env"], s.get("num_envs", 1), seed=0)
-    shared = {"learning_rate": s["lr"], "device": "cpu", "seed": 0, "policy_kwargs": {"net_arch": s["hidden"]}}
+    shared = {
+        "learning_rate": s["lr"],
+        "device": "cpu",
+        "seed": 0,
+        "policy_kwargs": {"net_arch": s["hidden"]},
+    }
     if rule == "ppo":
         return PPO(
             "MlpPolicy",
@@ -46,7 +52,11 @@ def build(rule: str):
             max_grad_norm=s["max_grad_norm"],
             **shared,
         )
-    shared |= {"buffer_size": s["capacity"], "learning_starts": s["learning_starts"], "batch_size": s["batch_size"]}
+    shared |= {
+        "buffer_size": s["capacity"],
+        "learning_starts": s["learning_starts"],
+        "batch_size": s["batch_size"],
+    }
     if rule == "sac":
         return SAC("MlpPolicy", env, **shared)
     return DQN(
@@ -66,6 +76,7 @@ def main() -> None:
     torch.set_num_threads(1)
     watch = Stopwatch(total_warm[1])
     model = build(rule).learn(total_warm[0], callback=watch)
+    assert watch.begin is not None
     steps, begin = watch.begin
     print(json.dumps({"rate": (model.num_timesteps - steps) / (time.perf_counter() - begin)}))
 

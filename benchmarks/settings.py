@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-PPO = {
+from typing import Any
+
+PPO: dict[str, Any] = {
     "env": "CartPole-v1",
     "num_envs": 8,
     "rollout_steps": 128,
@@ -15,7 +17,7 @@ PPO = {
     "clip": 0.2,
     "max_grad_norm": 0.5,
 }
-DQN = {  # the tuned settings of rl-zoo
+DQN: dict[str, Any] = {  # the tuned settings of rl-zoo
     "env": "CartPole-v1",
     "hidden": [256, 256],
     "batch_size": 64,
@@ -28,7 +30,7 @@ DQN = {  # the tuned settings of rl-zoo
     "explore_fraction": 0.16,
     "explore_end": 0.04,
 }
-SAC = {
+SAC: dict[str, Any] = {
     "env": "Hopper-v5",
     "hidden": [256, 256],
     "batch_size": 256,

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from rl_lightning.errors import RLError
+
+T = TypeVar("T")
+
 
 def world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def first() -> bool:
+    """Whether this is the first process of all; known from the launcher before they have met."""
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank() == 0
+    if "RANK" in os.environ or "LOCAL_RANK" not in os.environ:
+        return os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) == "0"
+    return os.environ["LOCAL_RANK"] == "0" and os.environ.get("NODE_RANK", "0") == "0"
 
 
 def average_(tensors: list[Tensor]) -> None:
@@ -51,6 +66,24 @@ def from_rank_zero(value: Any) -> Any:
     box = [value]
     dist.broadcast_object_list(box, src=0)
     return box[0]
+
+
+def decide(make: Callable[[], T]) -> T:
+    """What rank 0 makes of it, for all; where that fails, rank 0 tells of it and the others leave with its code."""
+    if world_size() == 1:
+        return make()
+    value, error = None, None
+    if dist.get_rank() == 0:
+        try:
+            value = make()
+        except RLError as found:
+            error = found
+    value, code = from_rank_zero((value, error and error.exit_code))
+    if error is not None:
+        raise error
+    if code is not None:
+        raise SystemExit(code)
+    return value  # type: ignore[return-value]
 
 
 def barrier() -> None:

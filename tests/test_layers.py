@@ -59,7 +59,9 @@ def edges() -> list[Edge]:
     for path in sorted(ROOT.rglob("*.py")):
         source = module_name(path)
         tree = ast.parse(path.read_text())
-        found += [Edge(source, name, line) for name, line in imported(tree, source, path.name == "__init__.py")]
+        found += [
+            Edge(source, name, line) for name, line in imported(tree, source, path.name == "__init__.py")
+        ]
     return found
 
 
@@ -105,7 +107,9 @@ def test_no_algorithm_imports_another():
 
 
 def test_lightning_is_above_the_fourth_layer_only():
-    low = [e for e in EDGES if e.target.split(".")[0] in ("lightning", "pytorch_lightning", "lightning_fabric")]
+    low = [
+        e for e in EDGES if e.target.split(".")[0] in ("lightning", "pytorch_lightning", "lightning_fabric")
+    ]
     found = [str(e) for e in low if e.source == "rl_lightning" or LEVEL[part(e.source)] < LEVEL["algorithms"]]
     assert low and not found
 

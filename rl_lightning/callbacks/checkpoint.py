@@ -65,7 +65,10 @@ class SaveCheckpoints(Callback):
         pl_module.load_metrics_state(state["metrics"])
         seeding.set_global_state(state["random"])
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        self.last_saved = (schedule.env_step, schedule.update)
+        if self.generations.found()[-1:] == [folder]:
+            self.last_saved = (schedule.env_step, schedule.update)
+        else:  # from here on this is where the run stands, whatever newer ones were passed over
+            self.save_last(trainer, pl_module)
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Keeps the weights as they are for a look; the last generation, not these, is what a run goes on from."""
@@ -186,15 +189,16 @@ class SaveCheckpoints(Callback):
 def check_generation(folder: Path, algorithm: str, spec: list[Any], world_size: int) -> dict[str, Any]:
     """Raises unless the generation is whole and of this algorithm, env and number of ranks; returns its description."""
     meta = verify(folder)
-    if meta["algorithm"] != algorithm:
-        raise ResumeError(f"{folder} is of {meta['algorithm']}, this run trains {algorithm}")
-    if meta["spec"] is not None and _plain(meta["spec"]) != _plain(spec):
+    if meta.get("algorithm") != algorithm:
+        raise ResumeError(f"{folder} is of {meta.get('algorithm')}, this run trains {algorithm}")
+    if meta.get("spec") is not None and _plain(meta["spec"]) != _plain(spec):
         raise ResumeError(f"{folder} was trained on {meta['spec'][:2]}, this run has {list(spec)[:2]}")
     if meta["ranks"] != world_size:
         raise ResumeError(
             f"{folder} was saved by {meta['ranks']} processes and {world_size} are running: an exact resume needs as "
             f"many. Use --trainer.devices {meta['ranks']}, or --resume_mode warm_start"
         )
+    read_file(folder / "model.ckpt")  # what cannot be loaded safely is refused here, in a line
     return meta
 
 

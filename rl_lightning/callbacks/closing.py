@@ -27,9 +27,17 @@ class Close(Callback):
     ) -> None:
         self.metrics, self.evaluation, self.saving, self.control = metrics, evaluation, saving, control
 
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """A run that was stopped between its last checkpoint and its end has only this left to do."""
+        if trainer.datamodule.schedule.finished:  # type: ignore[attr-defined]
+            trainer.should_stop = True
+            self._close(trainer, pl_module)
+
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
-        if not trainer.should_stop or self.control.caught is not None:
-            return
+        if trainer.should_stop and self.control.caught is None:
+            self._close(trainer, pl_module)
+
+    def _close(self, trainer: Trainer, pl_module: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         self.metrics.emit_now(trainer, pl_module)
         if schedule.run.eval_every is not None and self.evaluation.last_at != schedule.now:

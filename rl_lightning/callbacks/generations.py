@@ -10,6 +10,7 @@ meta.json is readable without torch; it is written last and names every file wit
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -147,7 +148,8 @@ class Generations:
         needed: set[str] = set()
         for folder in self.folder.iterdir():
             if (folder / "meta.json").is_file():
-                needed |= set(read_meta(folder).get("segments", []))
+                with contextlib.suppress(ResumeError):  # a damaged one needs nothing any more
+                    needed |= set(read_meta(folder)["segments"])
         for segment in self.folder.glob("replay/*/*"):
             if f"{segment.parent.name}/{segment.name}" not in needed:
                 segment.unlink()
@@ -170,11 +172,22 @@ def read_meta(folder: Path) -> dict[str, Any]:
     """The description of a generation."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        if not isinstance(meta, dict) or not isinstance(meta.get("files"), dict):
-            raise ValueError("no description")
+        if not isinstance(meta, dict) or not _described(meta):
+            raise ValueError("it describes no checkpoint")
         return meta
     except (OSError, ValueError) as error:
         raise ResumeError(f"{folder}: meta.json cannot be read ({error})") from None
+
+
+def _described(meta: dict[str, Any]) -> bool:
+    files, segments = meta.get("files"), meta.setdefault("segments", [])
+    return (
+        isinstance(files, dict)
+        and all(isinstance(about, dict) and about.keys() >= {"size", "sha256"} for about in files.values())
+        and isinstance(segments, list)
+        and all(isinstance(name, str) for name in segments)
+        and all(isinstance(meta.get(key), int) for key in ("env_step", "update", "ranks"))
+    )
 
 
 def verify(folder: Path) -> dict[str, Any]:
@@ -190,8 +203,12 @@ def verify(folder: Path) -> dict[str, Any]:
             raise ResumeError(f"{path}: missing")
         if path.stat().st_size != expected["size"] or checksum(path) != expected["sha256"]:
             raise ResumeError(f"{path}: size or checksum differs from meta.json")
-    for name in meta.get("segments", []):
+    if "model.ckpt" not in meta["files"]:
+        raise ResumeError(f"{folder}: meta.json names no model.ckpt")
+    for name in meta["segments"]:
         segment = folder.parent / "replay" / name
-        if ".." in Path(name).parts or not segment.is_file():
+        if ".." in Path(name).parts or Path(name).is_absolute():
+            raise ResumeError(f"{folder}: meta.json names {name!r}, which lies outside")
+        if not segment.is_file():
             raise ResumeError(f"{segment}: replay segment is missing")
     return meta

@@ -12,6 +12,7 @@ import yaml
 
 from rl_lightning.cli.compose import Config, compose
 from rl_lightning.cli.flags import Parsed, normalize, parse, seed_list
+from rl_lightning.cli.meet import launched, meet
 from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.changes import differences
@@ -48,7 +49,7 @@ def fit(words: list[str]) -> int:
 
         seeds, jobs = seed_list(parsed.get("seeds") or ""), parsed.integer("jobs", 1)
         return run_group(normalize(words), name, stem_of(names, config), seeds, jobs)
-    if name is not None and not for_show and "LOCAL_RANK" not in os.environ:
+    if name is not None and not for_show and "LOCAL_RANK" not in os.environ and not launched():
         refuse_used(name)
     cli = parse_config(config, parsed)
     if parsed.has("print_config"):
@@ -68,8 +69,8 @@ def resume(words: list[str]) -> int:
         raise ConfigError("rl resume takes one run; see them with: rl list")
     run = resolve(parsed.words[0])
     record = run.read()
-    if record.get("status") == "running" and alive(record):
-        raise ConfigError(f"run '{run.name}' is being trained by process {record['pid']}")
+    meet()
+    refuse_running(run, record)
     check_imports(record, parsed)
     config = compose([str(run.config_file), *parsed.all("config")])
     if "stages" in config:
@@ -87,6 +88,21 @@ def resume(words: list[str]) -> int:
     return train(cli, parsed, run.name, run.name, run, start)
 
 
+def refuse_running(run: Run, record: dict[str, Any]) -> None:
+    """Two processes must not train one run. Those that the first one started are not two."""
+
+    def check() -> None:
+        if record.get("status") == "running" and record.get("pid") != os.getpid() and alive(record):
+            raise ConfigError(f"run '{run.name}' is being trained by process {record['pid']}")
+
+    if launched():
+        from rl_lightning import ranks
+
+        ranks.decide(check)
+    elif "LOCAL_RANK" not in os.environ:
+        check()
+
+
 def tell_changes(run: Run, config: Config, reset_lr: bool) -> None:
     """Prints every setting that differs from the run's, and keeps the new ones as its config."""
     changed = differences(compose([str(run.config_file)]), config)
@@ -101,7 +117,10 @@ def tell_changes(run: Run, config: Config, reset_lr: bool) -> None:
 
 
 def is_first() -> bool:
-    return os.environ.get("LOCAL_RANK", "0") == "0"
+    """This process writes the run's files and talks."""
+    from rl_lightning import ranks
+
+    return ranks.first()
 
 
 def parse_config(config: Config, parsed: Parsed) -> RLCLI:
@@ -139,9 +158,10 @@ def train(
 
         start = start_from(cli.config.ckpt_path, cli.config.resume_mode, parsed.has("reset_lr"))
     cli.build()
-    fresh = run is None and "LOCAL_RANK" not in os.environ
+    meet()
+    fresh = run is None and is_first()
     if run is None:
-        run = join() or claim(name, stem)
+        run = join() or claim_once(name, stem)
     try:
         if fresh:
             start_record(run, cli, saved, parsed)
@@ -170,7 +190,16 @@ def start_record_of(run: Run, saved: Config, parsed: Parsed, **more: Any) -> Non
 
 def write_config(run: Run, config: Config) -> None:
     text = yaml.safe_dump(redact(config), sort_keys=False)
-    run.config_file.write_text(f"# rl fit --config {run.config_file}\n{text}", encoding="utf-8")
+    temporary = run.config_file.with_name(f".config.yaml.tmp-{os.getpid()}")
+    temporary.write_text(f"# rl fit --config {run.config_file}\n{text}", encoding="utf-8")
+    os.replace(temporary, run.config_file)  # a run must never be left with half a config
+
+
+def claim_once(name: str | None, stem: str) -> Run:
+    """One folder for all processes."""
+    from rl_lightning import ranks
+
+    return Run(Path(ranks.decide(lambda: str(claim(name, stem).folder))))
 
 
 def join() -> Run | None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import yaml
 
+from rl_lightning import ranks
 from rl_lightning.cli.compose import Config, fill_variables, find, load, merge, shelf_roots
 from rl_lightning.cli.fit import is_first, join, parse_config, start_record_of, stem_of, write_config
 from rl_lightning.cli.flags import Parsed
+from rl_lightning.cli.meet import meet
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name
 from rl_lightning.experiments.runs import Run, claim, redact
@@ -25,9 +27,13 @@ def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
         return show(jobs, parsed, flags)
     given = [flag.partition("=")[2] for flag in parsed.config_flags if flag.startswith("--run.name=")]
     name = given[-1] if given else config.get("name")
-    run = join() or open_run(
-        check_run_name(str(name)) if name else None, stem_of(names, config), pipeline, parsed
-    )
+    meet()
+    stem = stem_of(names, config)
+
+    def claimed() -> str:
+        return str(open_run(check_run_name(str(name)) if name else None, stem, pipeline, parsed).folder)
+
+    run = join() or Run(Path(ranks.decide(claimed)))
     return run_jobs(run, jobs, parsed, flags)
 
 

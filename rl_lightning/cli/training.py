@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from rl_lightning import ranks
 from rl_lightning.callbacks import Control, Evaluate, default_callbacks, make_loggers
 from rl_lightning.callbacks.checkpoint import check_generation
 from rl_lightning.callbacks.generations import read_meta
@@ -80,7 +81,7 @@ class Training:
 
     @property
     def first(self) -> bool:
-        return os.environ.get("LOCAL_RANK", "0") == "0"
+        return ranks.first()
 
     def report(self, **fields: Any) -> None:
         """Keeps run.json up to date while training."""

@@ -113,7 +113,7 @@ class RLData(LightningDataModule):
             updates = cursor.room_for_updates(hook.count)
             block = self.update_hook(phase, hook, updates)
         skipped = block is None
-        if skipped and phase.type == "offline" and cursor.skipped > len(phase.hooks):
+        if skipped and phase.type == "offline" and cursor.starved > len(phase.hooks):
             raise ConfigError(
                 f"phase '{phase.name}' is offline and its buffer '{phase.buffer}' will never hold enough rows; "
                 f"collect first, or give it data"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rl_lightning import ranks
 from rl_lightning.errors import ConfigError, RLError, StageError
 from rl_lightning.pipeline.ledger import Ledger
 from rl_lightning.pipeline.plan import Job, set_key
@@ -51,11 +52,12 @@ class Pipeline:
         chosen = self._choose(begin, only)
         if begin is not None and self.first:
             self._discard([job.key for job in chosen])
+        ranks.barrier()
         for number, job in enumerate(self.jobs, 1):
             if job not in chosen:
                 continue
             title = f"{number}/{len(self.jobs)} {job.key}"
-            if self._done(job):
+            if ranks.decide(lambda job=job: self._done(job)):  # type: ignore[misc]
                 self.say(f"stage {title}: done, skipped")
                 continue
             code = self._run_job(job, title)
@@ -132,6 +134,7 @@ class Pipeline:
             raise failure from error
         if self.first:
             self._finish(job, folder, config) if code == 0 else self.ledger.set(job.key, status="interrupted")
+        ranks.barrier()  # the others must not look for a product before it is there
         return code
 
     def _finish(self, job: Job, folder: Path, config: dict[str, Any]) -> None:

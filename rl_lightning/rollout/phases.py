@@ -98,6 +98,9 @@ def _phase(where: str, given: dict[str, Any], updates: Sequence[str]) -> Phase:
     parsed = tuple(_hook(f"{where}.hooks", item, names) for item in hooks)
     if not parsed:
         raise ConfigError(f"{where}.hooks is empty")
+    waits = [hook.after for hook in parsed if hook.is_update]
+    if waits and min(waits) > 0:
+        raise ConfigError(f"{where}.hooks: every update waits for {min(waits)} others, so none is ever made")
     if kind == "offline" and any(hook.name == "collect" for hook in parsed):
         raise ConfigError(f"{where} is offline but collects; make it online, or drop the hook")
     if kind == "eval_only" and not any(entry.get(key) for key in ("env_steps", "updates", "cycles")):
@@ -116,7 +119,7 @@ def _check_keys(where: str, entry: dict[str, Any]) -> dict[str, Any]:
         if key not in known:
             raise ConfigError(f"{where} has no key '{key}'{_nearest(key, known)}; free keys go below extra:")
     for key in ("env_steps", "updates", "cycles", "collect_length", "horizon", "num_episodes"):
-        if entry.get(key) is not None and (not isinstance(entry[key], int) or entry[key] < 1):
+        if entry.get(key) is not None and (type(entry[key]) is not int or entry[key] < 1):
             raise ConfigError(f"{where}.{key} is {entry[key]!r}; it must be a positive number")
     return entry
 
@@ -136,10 +139,10 @@ def _hook(where: str, item: str | dict[str, Any], names: Sequence[str]) -> Hook:
         name = str(given.get("name"))
         raise ConfigError(f"{where}: no hook '{name}'{_nearest(name, names)}; there are {', '.join(names)}")
     hook = Hook(**given)
-    if hook.every < 1 or hook.count < 1 or hook.after < 0:
-        raise ConfigError(
-            f"{where}: {hook.name} needs every and count of at least 1, and after of at least 0"
-        )
+    for key, least in (("every", 1), ("count", 1), ("after", 0)):
+        value = getattr(hook, key)
+        if type(value) is not int or value < least:
+            raise ConfigError(f"{where}: {hook.name}.{key} is {value!r}; it must be at least {least}")
     return hook
 
 
@@ -162,6 +165,7 @@ class PhaseCursor:
         self.repeat = 0  # how often it has run in a row
         self.env_steps = self.updates = self.cycles = 0  # of this phase
         self.skipped = 0  # hooks in a row that could do nothing
+        self.starved = 0  # updates in a row that had no data
 
     @property
     def finished(self) -> bool:
@@ -183,22 +187,20 @@ class PhaseCursor:
         return min(1.0, max([0.0, *(done / limit for done, limit in pairs if limit)]))
 
     def next_hook(self) -> Hook:
-        """The hook that is due; those not due in this cycle are passed over."""
+        """The hook that is due."""
         assert not self.finished
-        while True:
+        if all(hook.after > self.updates for hook in self.phase.hooks):
+            raise ConfigError(f"phase '{self.phase.name}': no hook can ever run (see after)")
+        self._pass_over()
+        return self.phase.hooks[self.position]
+
+    def _pass_over(self) -> None:
+        """Moves past hooks that are not due in their cycle, at most to the phase's end."""
+        while not self._over():
             hook = self.phase.hooks[self.position]
             if self.cycles % hook.every == 0 and self.updates >= hook.after:
-                return hook
-            if not self._idle_cycle():
-                self._move()
-            else:
-                raise ConfigError(f"phase '{self.phase.name}': no hook can ever run (see every and after)")
-
-    def _idle_cycle(self) -> bool:
-        due = [h for h in self.phase.hooks if self.cycles % h.every == 0 and self.updates >= h.after]
-        grows = any(h.is_update and h.after <= self.updates for h in self.phase.hooks)
-        waits = [h for h in self.phase.hooks if h.after > self.updates]
-        return not due and bool(waits) and not grows
+                return
+            self._move()
 
     def room_for_updates(self, wanted: int) -> int:
         """At most `wanted`, and not past the phase's end."""
@@ -213,12 +215,14 @@ class PhaseCursor:
         self.env_steps += env_steps
         self.updates += updates
         self.skipped = self.skipped + 1 if skipped else 0
+        self.starved = self.starved + 1 if skipped else self.starved if hook.name == "evaluate" else 0
         self.repeat += 1
         if hook.is_update or skipped or self.repeat >= hook.count:
             self._move()
+            self._pass_over()  # here, so that a last hook that is not due cannot hide the end of the last cycle
         if self._over():
             self.index += 1
-            self.position = self.repeat = self.env_steps = self.updates = self.cycles = self.skipped = 0
+            self.position = self.repeat = self.env_steps = self.updates = self.cycles = self.skipped = self.starved = 0
             return True
         return False
 
@@ -240,7 +244,7 @@ class PhaseCursor:
         return any(limit is not None and done >= limit for done, limit in pairs)
 
     def state_dict(self) -> dict[str, Any]:
-        names = ("index", "position", "repeat", "env_steps", "updates", "cycles", "skipped")
+        names = ("index", "position", "repeat", "env_steps", "updates", "cycles", "skipped", "starved")
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

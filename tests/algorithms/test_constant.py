@@ -33,7 +33,9 @@ def test_ppo(returns, network):
         values = done.model.value(done.model.value_torso(obs))
     else:
         first = torch.arange(12) == 0
-        values = done.model.evaluate_rows(torch.ones(12, 1, 1), done.model.initial_carry(1), first[:, None])[1]
+        values = done.model.evaluate_rows(torch.ones(12, 1, 1), done.model.initial_carry(1), first[:, None])[
+            1
+        ]
     assert values.flatten().tolist() == pytest.approx([VALUE] * values.numel(), rel=0.05)
 
 
@@ -51,14 +53,20 @@ def test_sac(case):
     data = {"env": CONTINUOUS if case == "sac" else DISCRETE, **online}
     done = trained(BY_NAME[case].but(data, model), 700)
     obs = torch.ones(5, 1)
-    q = done.model.q(obs) if case == "sac-discrete" else done.model.q(obs, torch.linspace(-0.9, 0.9, 5)[:, None])
+    q = (
+        done.model.q(obs)
+        if case == "sac-discrete"
+        else done.model.q(obs, torch.linspace(-0.9, 0.9, 5)[:, None])
+    )
     assert q.min().item() == pytest.approx(VALUE, rel=0.05)
     assert q.max().item() == pytest.approx(VALUE, rel=0.05)
 
 
 def test_an_end_has_no_value_after_it():
     """The lake's goal and hole end an episode; their own values must not count."""
-    lake = BY_NAME["dqn"].but({"update_ratio": 1.0}, {"gamma": 0.5, "target_every": 5, "network": TINY, "lr": 0.01})
+    lake = BY_NAME["dqn"].but(
+        {"update_ratio": 1.0}, {"gamma": 0.5, "target_every": 5, "network": TINY, "lr": 0.01}
+    )
     q = trained(lake, 500).model.q(torch.eye(4))
     # S: right leads to F, worth 1 a step later; F: down is the goal; into the hole is worth nothing
     assert q[0, 2].item() == pytest.approx(0.5, abs=0.05)

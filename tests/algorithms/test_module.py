@@ -21,7 +21,7 @@ def linear(value: float = 1.0) -> tuple[torch.nn.Linear, torch.optim.SGD]:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_raises_before_anything_moves(bad):
     net, optimizer = linear()
-    with pytest.raises(DivergedError, match="loss became (nan|inf)"):
+    with pytest.raises(DivergedError, match=r"loss became (nan|inf)"):
         step(optimizer, net(torch.ones(1, 2)).sum() * bad)
     assert torch.equal(net.weight, torch.ones(1, 2))
 
@@ -70,7 +70,10 @@ def test_mixed_precision_updates_move_what_single_ones_move_and_about_as_far(nam
 
 def test_a_diverging_run_stops_with_the_error():
     with pytest.raises(DivergedError):
-        fit(BY_NAME["dqn"].but(model={"lr": 1e30, "max_grad_norm": None, "huber_delta": None}), RunConfig(env_steps=300))
+        fit(
+            BY_NAME["dqn"].but(model={"lr": 1e30, "max_grad_norm": None, "huber_delta": None}),
+            RunConfig(env_steps=300),
+        )
     assert DivergedError.exit_code == 5
 
 

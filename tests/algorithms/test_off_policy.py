@@ -22,7 +22,9 @@ CONTINUOUS = EnvSpec("e", (2,), action_kind="continuous", action_shape=(1,))
 def batch(spec: EnvSpec, rows: int = 8, **fields) -> Transitions:
     g = torch.Generator().manual_seed(0)
     one = torch.ones(rows)
-    action = torch.rand(rows, 1, generator=g) if spec is CONTINUOUS else torch.randint(3, (rows,), generator=g)
+    action = (
+        torch.rand(rows, 1, generator=g) if spec is CONTINUOUS else torch.randint(3, (rows,), generator=g)
+    )
     obs, next_obs = torch.randn(2, rows, 2, generator=g)
     made = Transitions(obs, action, one, next_obs, 0 * one, 0.9 * one, one, torch.arange(rows))
     return made._replace(**fields)
@@ -123,7 +125,9 @@ def test_slow_q_moves_by_exactly_the_target_rate_when_it_is_due(rate, every):
 def test_slow_critics_move_by_exactly_the_target_rate(make, rate):
     spec = CONTINUOUS if make is SAC else DISCRETE
     model = ready(make(spec, MLP([8]), target_rate=rate, lr=0.1))
-    assert all(torch.equal(a, b) for a, b in zip(model.q_slow.parameters(), model.q.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.q_slow.parameters(), model.q.parameters(), strict=True)
+    )
     for _ in range(3):
         slow = [p.clone() for p in model.q_slow.parameters()]
         model.update(batch(spec))
@@ -177,13 +181,17 @@ def test_a_fixed_temperature_stays(make):
 def test_the_target_entropy_is_minus_the_action_dimensions():
     spec = CONTINUOUS._replace(action_shape=(5,))
     assert SAC(spec, MLP([8])).target_entropy == -5.0
-    assert DiscreteSAC(DISCRETE, MLP([8]), target_entropy_share=0.5).target_entropy == pytest.approx(0.5 * math.log(3))
+    assert DiscreteSAC(DISCRETE, MLP([8]), target_entropy_share=0.5).target_entropy == pytest.approx(
+        0.5 * math.log(3)
+    )
 
 
 @pytest.mark.parametrize(("critics", "subset"), [(2, None), (5, None), (5, 2), (3, 1)])
 def test_sac_target_is_the_minimum_of_the_slow_critics(critics, subset, monkeypatch):
     """Over all of them, or over a subset drawn anew each update; minus alpha log pi of a fresh action."""
-    model = ready(SAC(CONTINUOUS, MLP([8]), critics=critics, critic_subset=subset, alpha=0.5, critic_hidden=[8]))
+    model = ready(
+        SAC(CONTINUOUS, MLP([8]), critics=critics, critic_subset=subset, alpha=0.5, critic_hidden=[8])
+    )
     rows = batch(CONTINUOUS)
     torch.manual_seed(3)
     with torch.no_grad():
@@ -192,7 +200,9 @@ def test_sac_target_is_the_minimum_of_the_slow_critics(critics, subset, monkeypa
         mean, log_std = model.actor(rows.next_obs)
         noise = torch.randn_like(mean)
         raw = mean + log_std.exp() * noise
-        density = torch.distributions.Normal(mean, log_std.exp()).log_prob(raw) - torch.log(1 - raw.tanh() ** 2 + 1e-9)
+        density = torch.distributions.Normal(mean, log_std.exp()).log_prob(raw) - torch.log(
+            1 - raw.tanh() ** 2 + 1e-9
+        )
         q = model.q_slow(rows.next_obs, raw.tanh())
         if subset:
             q = q[torch.randperm(critics)[:subset]]
@@ -234,7 +244,9 @@ def test_gradients_are_scaled_down_to_the_largest_norm():
 
 
 def test_dqn_anneals_its_rate_from_the_full_one():
-    case = BY_NAME["dqn"].but({"learning_starts": 8, "update_ratio": 0.5}, {"lr": 0.1, "lr_schedule": Linear()})
+    case = BY_NAME["dqn"].but(
+        {"learning_starts": 8, "update_ratio": 0.5}, {"lr": 0.1, "lr_schedule": Linear()}
+    )
     run = bare(case, RunConfig(env_steps=80))
     rates = []
     while not run.data.schedule.finished:

@@ -102,7 +102,9 @@ def test_next_values_are_those_of_the_true_next_observations(name):
 
 
 def test_passes_stop_once_the_policy_has_moved_too_far(monkeypatch):
-    calls = spied(monkeypatch, bare(DISCRETE.but(model={"target_kl": 1e-9, "epochs": 10, "minibatch_size": 128})))
+    calls = spied(
+        monkeypatch, bare(DISCRETE.but(model={"target_kl": 1e-9, "epochs": 10, "minibatch_size": 128}))
+    )
     assert len(calls) == 2, "the first pass moves it, the second sees that"
 
 

@@ -78,7 +78,11 @@ class Player:
             for i in range(n):
                 row = self._step(i)
                 obs[t, i], action[t, i], reward[t, i], mask[t, i] = row.obs, row.action, row.reward, row.mask
-                terminated[t, i], truncated[t, i], is_first[t, i] = row.terminated, row.truncated, row.age == 0
+                terminated[t, i], truncated[t, i], is_first[t, i] = (
+                    row.terminated,
+                    row.truncated,
+                    row.age == 0,
+                )
                 if row.done:
                     ends.append((t, i, row.next_obs))
         last = np.stack([self._obs(i) for i in range(n)])

@@ -35,7 +35,9 @@ def same_as_played(config: EnvConfig, vectorization: str, per_env: int, turns: l
         index = index[buffer.valid(index)]
         assert len(index) > per_env
         rows = buffer.gather(index, 1, 0.9)
-        for obs, after, end in zip(rows.obs.numpy(), rows.next_obs.numpy(), rows.terminated.bool(), strict=True):
+        for obs, after, end in zip(
+            rows.obs.numpy(), rows.next_obs.numpy(), rows.terminated.bool(), strict=True
+        ):
             assert (obs.tobytes(), after.tobytes(), bool(end)) in seen
     finally:
         envs.close()

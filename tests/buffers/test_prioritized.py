@@ -12,7 +12,9 @@ from rl_lightning.buffers import PrioritizedReplay
 from rl_lightning.buffers.prioritized import PrioritizedBuffer, SumTree
 
 updates = st.lists(
-    st.lists(st.tuples(st.integers(0, 12), st.floats(0.0, 5.0)), min_size=1, max_size=6), min_size=1, max_size=8
+    st.lists(st.tuples(st.integers(0, 12), st.floats(0.0, 5.0)), min_size=1, max_size=6),
+    min_size=1,
+    max_size=8,
 )
 
 

@@ -58,7 +58,11 @@ def test_last_and_best_are_saved_and_load_as_plain_values(tmp_path):
     found = [tmp_path / name for name in files(tmp_path) if name.suffix in (".ckpt", ".pt")]
     loaded = {path: torch.load(path, weights_only=True) for path in found}
     models = {path: state["state_dict"] for path, state in loaded.items() if "state_dict" in state}
-    last = [state for path, state in models.items() if path.parent.name.startswith("last") or path.name == "last.ckpt"]
+    last = [
+        state
+        for path, state in models.items()
+        if path.parent.name.startswith("last") or path.name == "last.ckpt"
+    ]
     best = [state for path, state in models.items() if path.name == "best.ckpt"]
     assert last and len(best) == 1
     assert any(not differing(state, weights(done.model)) for state in last), "the last weights are not there"

@@ -80,10 +80,14 @@ SOFT = {"optimizers": THREE, "slow": ("q_slow.",), "counters": ("updates",)}
 
 CASES = [
     Case("ppo-discrete", partial(on_policy, env=LAKE), ppo, (APART,), 1000, 0.95),
-    Case("ppo-continuous", partial(on_policy, env=TARGET), partial(ppo, log_std_init=-0.5), (APART,), 3000, 3.2),
+    Case(
+        "ppo-continuous", partial(on_policy, env=TARGET), partial(ppo, log_std_init=-0.5), (APART,), 3000, 3.2
+    ),
     Case("ppo-multi-discrete", partial(on_policy, env=env("tests/Match-v0")), ppo, (APART,), 1500, 3.6),
     Case("ppo-masked", partial(on_policy, env=env("rl/Masked-v0", actions=4)), ppo, (APART,), 2500, 10.0),
-    Case("ppo-gru", partial(on_policy, env=RECALL), partial(ppo, network=RNN(hidden=16)), (APART,), 2000, 0.9),
+    Case(
+        "ppo-gru", partial(on_policy, env=RECALL), partial(ppo, network=RNN(hidden=16)), (APART,), 2000, 0.9
+    ),
     Case(
         "ppo-transformer",
         partial(on_policy, env=RECALL),
@@ -109,7 +113,14 @@ CASES = [
         score=0.95,
         **Q_ONLY,
     ),
-    Case("dqn-masked", partial(online, env=env("rl/Masked-v0", actions=4)), dqn, env_steps=1000, score=11.0, **Q_ONLY),
+    Case(
+        "dqn-masked",
+        partial(online, env=env("rl/Masked-v0", actions=4)),
+        dqn,
+        env_steps=1000,
+        score=11.0,
+        **Q_ONLY,
+    ),
     Case(
         "dqn-pixels",
         partial(online, env=env("rl/Catch-v0", Stack(2), rows=5, columns=5), buffer=PrioritizedReplay(1000)),

@@ -25,7 +25,9 @@ def test_one_seed_twice_gives_the_same_run_watched_or_not(case, tmp_path):
     assert not differing(weights(first.model), weights(unseen.model)), "evaluating changed training"
 
 
-@pytest.mark.parametrize("name", ["ppo-gru", "dqn-dueling-n-step-prioritized", "sac", "dqn-pixels", "ppo-masked"])
+@pytest.mark.parametrize(
+    "name", ["ppo-gru", "dqn-dueling-n-step-prioritized", "sac", "dqn-pixels", "ppo-masked"]
+)
 def test_async_envs_give_the_numbers_of_sync_ones(name, tmp_path):
     """Which no order of arrival could do by chance."""
     case, run = BY_NAME[name], RunConfig(env_steps=100)

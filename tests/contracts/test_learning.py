@@ -1,7 +1,7 @@
 """Every algorithm learns its toy, and nobody is beaten by the random policy."""
 
 import pytest
-from contracts.cases import BY_NAME, LEARNERS
+from contracts.cases import LEARNERS
 from contracts.harness import fit
 
 from rl_lightning.rollout.schedule import RunConfig

@@ -25,7 +25,9 @@ def test_next_updates_are_identical_after_a_reload(case):
     blocks = [run.block() for _ in range(3)]
 
     seed_globals(99)
-    fresh = case.but(model={"normalize_obs": True} if case.name == "ppo-continuous" else {}).model(run.data.spec)
+    fresh = case.but(model={"normalize_obs": True} if case.name == "ppo-continuous" else {}).model(
+        run.data.spec
+    )
     fresh.trainer = run.model.trainer
     for optimizer, state in zip(set_optimizers(fresh), saved[1:], strict=True):
         optimizer.load_state_dict(state)

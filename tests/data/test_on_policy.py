@@ -76,5 +76,5 @@ def test_collect_metrics_are_means_since_the_last_call():
 
 
 def test_wrong_numbers_are_named():
-    with pytest.raises(ConfigError, match="data.rollout_steps"):
+    with pytest.raises(ConfigError, match=r"data\.rollout_steps"):
         PPO.but({"rollout_steps": 0}).data()

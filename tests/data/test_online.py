@@ -31,7 +31,9 @@ def test_updates_are_the_floor_of_ratio_times_steps(num_envs, ratio, start, ever
     """At the end of every block, however it was cut; also where nothing could be learned at first."""
     config = EnvConfig("rl/Counter-v0", action_repeat=repeat)
     shape = {"num_envs": num_envs, "update_ratio": ratio, "learning_starts": start, "train_every": every}
-    run = bare(DQN.but({"env": config, "batch_size": 2, "buffer": Replay(50), **shape}), RunConfig(env_steps=10**5))
+    run = bare(
+        DQN.but({"env": config, "batch_size": 2, "buffer": Replay(50), **shape}), RunConfig(env_steps=10**5)
+    )
     wide, schedule, before = num_envs * repeat, run.data.schedule, 0
     for _ in range(25):
         block = run.data.next_block()
@@ -47,7 +49,9 @@ def test_updates_are_the_floor_of_ratio_times_steps(num_envs, ratio, start, ever
 def test_the_count_holds_over_a_whole_fit_of_several_epochs(monkeypatch):
     """A Lightning epoch means nothing: no block is lost or fetched ahead where one ends."""
     monkeypatch.setattr("rl_lightning.data.module.EPOCH_BLOCKS", 7)
-    case = DQN.but({"num_envs": 1, "train_every": 1, "update_ratio": 0.5, "learning_starts": 10, "batch_size": 2})
+    case = DQN.but(
+        {"num_envs": 1, "train_every": 1, "update_ratio": 0.5, "learning_starts": 10, "batch_size": 2}
+    )
     done = fit(case, RunConfig(env_steps=60))
     assert done.data.schedule.env_step == 60 and done.data.schedule.update == 25
     assert done.trainer.current_epoch > 3
@@ -75,7 +79,13 @@ def test_epsilon_falls_with_env_steps_not_with_updates():
     """Whatever the update ratio: the share of random actions is that of the step it is drawn at."""
     budget = RunConfig(env_steps=500)
     for ratio in (0.1, 2.0):
-        data = {"learning_starts": 100, "train_every": 25, "update_ratio": ratio, "batch_size": 2, "num_envs": 1}
+        data = {
+            "learning_starts": 100,
+            "train_every": 25,
+            "update_ratio": ratio,
+            "batch_size": 2,
+            "num_envs": 1,
+        }
         case = DQN.but(data, {"epsilon": 1.0, "epsilon_schedule": Linear(0.0, 0.5)})
         run = bare(case, budget)
         seen = []

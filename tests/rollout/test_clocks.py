@@ -24,7 +24,14 @@ def test_a_clock_in_strides_misses_no_multiple_and_takes_none_twice(strides, eve
 
 @pytest.mark.parametrize(
     ("before", "after", "every", "due"),
-    [(0, 9, 10, False), (0, 10, 10, True), (9, 10, 10, True), (10, 11, 10, False), (0, 35, 10, True), (3, 4, None, False)],
+    [
+        (0, 9, 10, False),
+        (0, 10, 10, True),
+        (9, 10, 10, True),
+        (10, 11, 10, False),
+        (0, 35, 10, True),
+        (3, 4, None, False),
+    ],
 )
 def test_crossing_by_hand(before, after, every, due):
     assert crossed(before, after, every) is due
@@ -54,7 +61,9 @@ def test_progress_is_frozen_when_a_block_begins():
     assert schedule.progress == 0.4
 
 
-@pytest.mark.parametrize(("update", "wanted", "given_"), [(0, 50, 7), (3, 50, 4), (14, 50, 6), (19, 50, 1), (0, 5, 5)])
+@pytest.mark.parametrize(
+    ("update", "wanted", "given_"), [(0, 50, 7), (3, 50, 4), (14, 50, 6), (19, 50, 1), (0, 5, 5)]
+)
 def test_updates_stop_at_the_next_cadence_point_and_at_the_budget(update, wanted, given_):
     schedule = RunSchedule(RunConfig(updates=20, eval_every=7, save_every=10**6), clock="update")
     schedule.update = update
@@ -84,7 +93,9 @@ def test_max_time_is_read(text, seconds):
     assert RunConfig(max_time=text).max_seconds() == seconds
 
 
-@pytest.mark.parametrize("wrong", [{"max_time": "soon"}, {"max_time": "1:30"}, {"env_steps": 0}, {"eval_every": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_time": "soon"}, {"max_time": "1:30"}, {"env_steps": 0}, {"eval_every": -1}]
+)
 def test_wrong_values_are_named(wrong):
     (key,) = wrong
     with pytest.raises(ConfigError, match=f"run.{key}"):

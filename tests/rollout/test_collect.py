@@ -27,8 +27,12 @@ def counting(obs, carry, explore, mask=None):
 
 def test_rows_are_what_the_envs_played(counter):
     collector = Collector(counter, seed=3)
-    parts = [collector.collect(random_actor(counter.env_spec), steps, torch.Generator()) for steps in (1, 7, 12)]
-    obs, first, reward = (np.concatenate([getattr(p, k) for p in parts]) for k in ("obs", "is_first", "reward"))
+    parts = [
+        collector.collect(random_actor(counter.env_spec), steps, torch.Generator()) for steps in (1, 7, 12)
+    ]
+    obs, first, reward = (
+        np.concatenate([getattr(p, k) for p in parts]) for k in ("obs", "is_first", "reward")
+    )
     done = np.concatenate([p.terminated | p.truncated for p in parts])
     assert ((obs[..., 1] == 0) == first).all()
     assert (first[1:] == done[:-1]).all() and first[0].all()
@@ -36,7 +40,9 @@ def test_rows_are_what_the_envs_played(counter):
     same = obs[1:, :, 0] == obs[:-1, :, 0]
     assert (same == ~done[:-1]).all()
     for part in parts:
-        assert sorted((t, n) for t, n, _ in part.ends) == [tuple(map(int, p)) for p in np.argwhere(done_of(part))]
+        assert sorted((t, n) for t, n, _ in part.ends) == [
+            tuple(map(int, p)) for p in np.argwhere(done_of(part))
+        ]
         for t, n, last in part.ends:
             assert last.tolist() == [part.obs[t, n, 0], part.obs[t, n, 1] + 1], "the true last observation"
 
@@ -59,7 +65,9 @@ def test_rows_are_not_overwritten_by_later_steps(counter):
 
 def test_carry_is_zeroed_where_an_episode_begins(counter):
     collector = Collector(counter, seed=3)
-    collector.carry = (torch.full((3, 2), 100.0),)  # garbage from before: the first observation is a first one
+    collector.carry = (
+        torch.full((3, 2), 100.0),
+    )  # garbage from before: the first observation is a first one
     for steps in (1, 4, 9):
         played = collector.collect(counting, steps, None)
         age = played.obs[-1, :, 1]  # steps taken in the episode before the last one
@@ -126,7 +134,13 @@ class OneLife:
     def step(self, action):
         record = {"return": np.zeros(2), "length": np.zeros(2, np.int64)}
         infos = {"final_obs": np.ones((2, 1), np.float32), "episode": record}
-        return np.zeros((2, 1), np.float32), np.ones(2, np.float32), np.array([True, False]), np.zeros(2, bool), infos
+        return (
+            np.zeros((2, 1), np.float32),
+            np.ones(2, np.float32),
+            np.array([True, False]),
+            np.zeros(2, bool),
+            infos,
+        )
 
 
 def test_a_lost_life_ends_a_row_but_is_no_episode():

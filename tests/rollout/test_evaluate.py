@@ -25,7 +25,9 @@ class Uneven:
         over = self.t > np.arange(self.num_envs)
         self.count += over
         record = {"return": 100.0 * np.arange(self.num_envs) + self.count, "length": self.t.copy()}
-        infos = {"episode": record, "final_obs": np.zeros((self.num_envs, 1), np.float32)} if over.any() else {}
+        infos = (
+            {"episode": record, "final_obs": np.zeros((self.num_envs, 1), np.float32)} if over.any() else {}
+        )
         self.t[over] = 0
         obs = np.zeros((self.num_envs, 1), np.float32)
         return obs, np.ones(self.num_envs, np.float32), over, np.zeros_like(over), infos
@@ -81,7 +83,9 @@ def test_masks_reach_the_actor():
 
 def test_summary_by_hand():
     extras = [{"success": 1.0}, {"success": 0.0}, {}, {"success": float("nan"), "x_velocity": 2.0}]
-    episodes = [EpisodeStats(float(r), 10 * r, 0, extra) for r, extra in zip((1, 2, 3, 6), extras, strict=True)]
+    episodes = [
+        EpisodeStats(float(r), 10 * r, 0, extra) for r, extra in zip((1, 2, 3, 6), extras, strict=True)
+    ]
     summary = summarize(episodes)
     assert summary["eval/return"] == 3.0 and summary["eval/length"] == 30.0 and summary["eval/episodes"] == 4
     assert summary["eval/return_min"] == 1.0 and summary["eval/return_max"] == 6.0

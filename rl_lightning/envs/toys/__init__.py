@@ -13,7 +13,7 @@ _TOYS: dict[str, tuple[str, int | None]] = {  # id -> (class, time limit)
     "rl/Catch-v0": ("catch:Catch", None),
     "rl/Recall-v0": ("recall:Recall", None),
     "rl/Masked-v0": ("masked:Masked", None),
-    "rl/Constant-v0": ("constant:Constant", 10),
+    "rl/Constant-v0": ("constant:ConstantReward", 10),
     "rl/Counter-v0": ("counter:Counter", 50),
     "rl/FrozenLake2x2-v0": ("lake:FrozenLake2x2", 100),
 }

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 
-class Constant(gymnasium.Env[Any, Any]):
+class ConstantReward(gymnasium.Env[Any, Any]):
     """Nothing changes; the time limit of the id truncates.
 
     Args:

@@ -1,0 +1,80 @@
+"""What a DataModule makes of a phase's hooks: blocks, clocks, buffers, and an end where there is no data."""
+
+from typing import Any
+
+import pytest
+from contracts.cases import BY_NAME
+from contracts.harness import Bare, bare
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.phases import PhaseCursor, parse_phases
+
+
+def phased(name: str, *entries: dict[str, Any]) -> Bare:
+    made = bare(BY_NAME[name])
+    made.data.schedule.phases = PhaseCursor(parse_phases(list(entries), made.model.update_hooks()))
+    return made
+
+
+def test_collect_then_updates_in_one_block() -> None:
+    made = phased(
+        "sac", {"hooks": [{"name": "collect"}, {"name": "update", "count": 3}], "collect_length": 20}
+    )
+    block = made.data.next_block()
+    assert block.updates == 0 and made.data.schedule.env_step == 40
+    block = made.data.next_block()
+    assert block.updates == 3 and block.batch.obs.shape[:2] == (3, 32)
+
+
+def test_updates_without_data_are_skipped_and_counted() -> None:
+    made = phased("sac", {"hooks": ["update", "collect"], "collect_length": 2})
+    for _ in range(4):
+        assert made.data.next_block().updates == 0
+    assert made.data.collect_metrics()["train/skipped_updates"] == 2.0
+    assert made.data.schedule.phases.updates == 0
+
+
+@pytest.mark.parametrize("hooks", [["update"], ["update", "evaluate"]])
+def test_an_offline_phase_without_data_is_an_error(hooks: list[str]) -> None:
+    made = phased("sac", {"name": "alone", "type": "offline", "updates": 5, "hooks": hooks})
+    with pytest.raises(
+        ConfigError, match="phase 'alone' is offline and its buffer 'replay' will never hold enough"
+    ):
+        for _ in range(20):
+            made.data.next_block()
+
+
+def test_every_name_is_a_buffer_of_its_own() -> None:
+    made = phased("sac", {"buffer": "first", "cycles": 1, "hooks": ["collect"]}, {"buffer": "second"})
+    made.data.next_block()
+    assert len(made.data.named("first")) > 0 and len(made.data.named("second")) == 0
+
+
+def test_an_evaluation_is_asked_for_once() -> None:
+    made = phased("sac", {"hooks": ["evaluate", "collect"]})
+    made.data.next_block()
+    assert made.data.schedule.evaluate_now
+    made.data.next_block()
+    assert not made.data.schedule.evaluate_now
+
+
+def test_a_rollout_is_learned_from_once() -> None:
+    made = phased("ppo-discrete", {"hooks": ["collect", "update", "collect"]})
+    blocks = [made.data.next_block() for _ in range(3)]
+    assert [block.updates for block in blocks] == [0, 1, 0]
+    assert blocks[1].batch.obs.shape[:2] == (16, 8)
+
+
+def test_the_rule_sees_its_phase() -> None:
+    made = phased("sac", {"cycles": 2, "horizon": 7, "extra": {"weight": 3}, "hooks": ["collect"]})
+    made.data.next_block()
+    assert made.data.view.phase.horizon == 7 and made.data.view.phase.extra == {"weight": 3}
+    assert made.data.view.progress == 0.0
+    made.data.next_block()
+    assert made.data.view.progress == 0.5
+
+
+def test_an_unknown_role_is_refused() -> None:
+    made = phased("sac", {"hooks": ["collect"], "controller": "teacher"})
+    with pytest.raises(ConfigError, match="no controller 'teacher'; there are agent, random"):
+        made.data.next_block()
