@@ -105,7 +105,7 @@ class DQN(RLModule):
 
     def _copy(self) -> None:
         self.since_copy += 1
-        if self.since_copy >= self.target_every:
+        if self.since_copy.item() >= self.target_every:
             polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
             self.since_copy.zero_()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -23,17 +26,37 @@ from rl_lightning.networks.optim import Adam, OptimizerRecipe
 from rl_lightning.types import Carry, EnvSpec, Rollout
 
 
+class Minibatch(NamedTuple):
+    """Rows of a rollout: single steps [B, ...], or whole envs [T, B, ...] where the network remembers."""
+
+    obs: Tensor
+    action: Tensor
+    is_first: Tensor
+    carry: Carry
+    mask: Tensor | None
+    extra: tuple[Tensor, ...]
+
+
 class Rows:
-    """A rollout as rows that a minibatch is cut from: single steps, or whole envs where the network remembers."""
+    """A rollout as rows that minibatches are cut from."""
 
-    def __init__(self, rollout: Rollout, recurrent: bool) -> None:
-        self.recurrent = recurrent
+    def __init__(self, rollout: Rollout, recurrent: bool, size: int) -> None:
+        self.rollout, self.axis, self.size = rollout, int(recurrent), size
         self.count = rollout.obs.shape[1] if recurrent else rollout.obs.shape[0] * rollout.obs.shape[1]
-        self.rollout = rollout
 
-    def cut(self, field: Tensor, rows: Tensor) -> Tensor:
-        """Those rows of a [T, N, ...] field: [B, ...], or [T, B, ...] for whole envs."""
-        return field.index_select(1, rows) if self.recurrent else field.flatten(0, 1).index_select(0, rows)
+    def _split(self, field: Tensor, order: Tensor) -> tuple[Tensor, ...]:
+        rows = field if self.axis else field.flatten(0, 1)
+        return rows.index_select(self.axis, order).split(self.size, self.axis)
+
+    def shuffled(self, order: Tensor, *extra: Tensor) -> Iterator[Minibatch]:
+        """The rollout in this order, cut into minibatches: one gather per field and pass, not per minibatch."""
+        rollout = self.rollout
+        fields = [self._split(f, order) for f in (rollout.obs, rollout.action, rollout.is_first, *extra)]
+        carries = [c.index_select(0, order).split(self.size) for c in rollout.carry] if self.axis else []
+        masks = None if rollout.mask is None else self._split(rollout.mask, order)
+        for k, (obs, action, is_first, *others) in enumerate(zip(*fields, strict=True)):
+            carry = tuple(part[k] for part in carries)
+            yield Minibatch(obs, action, is_first, carry, None if masks is None else masks[k], tuple(others))
 
 
 class PPO(RLModule):
@@ -143,10 +166,9 @@ class PPO(RLModule):
         return self.policy(features), self.value(seen)
 
     def update(self, rollout: Rollout) -> Metrics:
-        rows = Rows(rollout, self.recurrent)
-        size = self._rows_per_minibatch(rollout)
+        rows = Rows(rollout, self.recurrent, self._rows_per_minibatch(rollout))
         order = torch.randperm(rows.count, device=rollout.obs.device)
-        old_log_prob, old_value = self._before(rows, order.split(size))
+        old_log_prob, old_value = self._before(rows, order)
         done = rollout.terminated | rollout.truncated
         next_value = self._next_value(rollout, old_value, done)
         advantage, target = self.returns(
@@ -154,17 +176,15 @@ class PPO(RLModule):
         )
         (optimizer,) = self.raw_optimizers()
         set_lr(optimizer, self.lr_schedule, self.progress)
-        sums: Metrics = {}
-        steps, stop = 0, False
+        history: list[Metrics] = []
+        stop = False
         for epoch in range(self.epochs):
             if epoch:
                 order = torch.randperm(rows.count, device=rollout.obs.device)
-            for chosen in order.split(size):
+            for part in rows.shuffled(order, old_log_prob, old_value, advantage, target):
                 interrupt.poll()
-                metrics = self._minibatch(rows, chosen, optimizer, old_log_prob, old_value, advantage, target)
-                steps += 1
-                sums = {key: sums[key] + value for key, value in metrics.items()} if sums else metrics
-                if self.target_kl is not None and metrics["train/approx_kl"] > 1.5 * self.target_kl:
+                history.append(self._minibatch(part, optimizer))
+                if self.target_kl is not None and history[-1]["train/approx_kl"] > 1.5 * self.target_kl:
                     stop = True
                     break
             if stop:
@@ -173,37 +193,30 @@ class PPO(RLModule):
             self.norm.update(
                 rollout.obs, ranks.gather
             )  # last, so that a rollout is learned with the statistics it was played with
-        metrics = {key: value / steps for key, value in sums.items()}
+        metrics = {key: torch.stack([entry[key] for entry in history]).mean() for key in history[0]}
         metrics["train/explained_variance"] = explained_variance(old_value, target)
-        metrics["train/gradient_steps"] = torch.tensor(float(steps))
+        metrics["train/gradient_steps"] = torch.tensor(float(len(history)))
         return metrics
 
     def _rows_per_minibatch(self, rollout: Rollout) -> int:
         return max(1, self.minibatch_size // len(rollout.obs)) if self.recurrent else self.minibatch_size
 
     @torch.no_grad()
-    def _before(self, rows: Rows, parts: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    def _before(self, rows: Rows, order: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities and values under the policy that played, [T, N] each.
 
         Computed in the very minibatches of the first pass: a matrix product of another size rounds differently, and
         the first ratio would not be exactly 1.
         """
-        rollout = rows.rollout
-        log_prob, value = torch.empty_like(rollout.reward), torch.empty_like(rollout.reward)
-        for chosen in parts:
-            params, values = self._forward(rows, chosen)
-            mask = None if rollout.mask is None else rows.cut(rollout.mask, chosen)
-            log_probs, _ = self.policy.evaluate(params, rows.cut(rollout.action, chosen), mask)
-            if rows.recurrent:
-                log_prob[:, chosen], value[:, chosen] = log_probs.float(), values.float()
-            else:
-                log_prob.view(-1)[chosen], value.view(-1)[chosen] = log_probs.float(), values.float()
-        return log_prob, value
-
-    def _forward(self, rows: Rows, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        rollout = rows.rollout
-        carry = tuple(c.index_select(0, chosen) for c in rollout.carry) if rows.recurrent else ()
-        return self.evaluate_rows(rows.cut(rollout.obs, chosen), carry, rows.cut(rollout.is_first, chosen))
+        log_probs, values = [], []
+        for part in rows.shuffled(order):
+            params, value = self.evaluate_rows(part.obs, part.carry, part.is_first)
+            log_probs.append(self.policy.evaluate(params, part.action, part.mask)[0].float())
+            values.append(value.float())
+        back = order.argsort()  # from the shuffled order to the played one
+        like = rows.rollout.reward
+        log_prob, value = (torch.cat(f, rows.axis).index_select(rows.axis, back) for f in (log_probs, values))
+        return log_prob.view_as(like), value.view_as(like)
 
     @torch.no_grad()
     def _next_value(self, rollout: Rollout, value: Tensor, done: Tensor) -> Tensor:
@@ -236,29 +249,21 @@ class PPO(RLModule):
         stacked = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
         return self._single_value(rollout.final_obs, stacked)
 
-    def _minibatch(
-        self,
-        rows: Rows,
-        chosen: Tensor,
-        optimizer: Optimizer,
-        old_log_prob: Tensor,
-        old_value: Tensor,
-        advantage: Tensor,
-        target: Tensor,
-    ) -> Metrics:
-        params, value = self._forward(rows, chosen)
-        advantage = rows.cut(advantage, chosen)
+    def _minibatch(self, part: Minibatch, optimizer: Optimizer) -> Metrics:
+        old_log_prob, old_value, advantage, target = part.extra
+        params, value = self.evaluate_rows(part.obs, part.carry, part.is_first)
         if self.normalize_advantages and advantage.numel() > 1:
-            advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+            std, mean = torch.std_mean(advantage)
+            advantage = (advantage - mean) / (std + 1e-8)
         clip = self.clip_schedule.value(self.clip, self.progress)
-        mask = None if rows.rollout.mask is None else rows.cut(rows.rollout.mask, chosen)
-        log_prob, entropy = self.policy.evaluate(params, rows.cut(rows.rollout.action, chosen), mask)
-        policy_loss, kl, clipped = ppo_loss(log_prob, rows.cut(old_log_prob, chosen), advantage, clip)
-        value_loss = clipped_value_loss(
-            value, rows.cut(old_value, chosen), rows.cut(target, chosen), self.value_clip
-        )
-        entropy = entropy.mean()
-        loss = policy_loss + self.value_weight * value_loss - self.entropy_weight * entropy
+        log_prob, entropies = self.policy.evaluate(params, part.action, part.mask)
+        policy_loss, kl, clipped = ppo_loss(log_prob, old_log_prob, advantage, clip)
+        value_loss = clipped_value_loss(value, old_value, target, self.value_clip)
+        loss = torch.add(policy_loss, value_loss, alpha=self.value_weight)
+        # without a weight the entropy is only watched: no gradient is computed through it
+        entropy = (entropies if self.entropy_weight else entropies.detach()).mean()
+        if self.entropy_weight:
+            loss = torch.sub(loss, entropy, alpha=self.entropy_weight)
         norm = step(optimizer, loss, self.max_grad_norm)
         assert norm is not None
         return {

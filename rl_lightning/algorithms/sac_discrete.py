@@ -115,7 +115,8 @@ class DiscreteSAC(RLModule):
         }
 
     def _log_probs(self, obs: Tensor, mask: Tensor | None) -> Tensor:
-        return torch.log_softmax(mask_logits(self.policy(self.torso(obs)), mask), -1)
+        """Of every action; an illegal one's is low but small enough to be multiplied by a probability of 0."""
+        return torch.log_softmax(mask_logits(self.policy(self.torso(obs)), mask), -1).clamp_min(-1e4)
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer.build

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import time
 from pathlib import Path
@@ -65,6 +66,7 @@ class SaveCheckpoints(Callback):
         pl_module.load_metrics_state(state["metrics"])
         seeding.set_global_state(state["random"])
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        self._recall_best(schedule.clock)
         if self.generations.found()[-1:] == [folder]:
             self.last_saved = (schedule.env_step, schedule.update)
         else:  # from here on this is where the run stands, whatever newer ones were passed over
@@ -165,6 +167,16 @@ class SaveCheckpoints(Callback):
         path = self.generations.folder / "best.ckpt"
         write_file({"state_dict": module.state_dict(), **described}, path)
         write_json(described, path.with_suffix(".json"))
+
+    def _recall_best(self, clock: str) -> None:
+        """best.ckpt may be of an evaluation after this checkpoint, e.g. the closing one of a smaller budget."""
+        try:
+            there = json.loads((self.generations.folder / "best.json").read_text())
+            found = (int(there[clock]), float(there["return"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        if self.evaluation.best is None or found[1] > self.evaluation.best[1]:
+            self.evaluation.best = found
 
     def _check_disk(self) -> None:
         """Refuses to begin what would not fit: one and a half times the last checkpoint must be free."""

@@ -95,6 +95,13 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def remove(generation: Path) -> None:
+    """Takes its name away first: half of a deleted generation must not look like one."""
+    hidden = generation.with_name(f".{generation.name}.old.tmp")
+    os.replace(generation, hidden)
+    shutil.rmtree(hidden)
+
+
 class Generations:
     """The checkpoint folder of a run.
 
@@ -136,7 +143,7 @@ class Generations:
         sync_folder(temporary)
         final = self.folder / name
         if final.exists():  # a milestone that a resumed run reaches again: the new one is the same
-            shutil.rmtree(final)
+            remove(final)
         os.replace(temporary, final)
         sync_folder(self.folder)
         return final
@@ -144,7 +151,7 @@ class Generations:
     def prune(self) -> None:
         """Drops old generations, then segments that no remaining one names."""
         for old in self.found()[: -self.keep]:
-            shutil.rmtree(old)
+            remove(old)
         needed: set[str] = set()
         for folder in self.folder.iterdir():
             if (folder / "meta.json").is_file():

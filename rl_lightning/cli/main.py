@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 
 from rl_lightning.cli import help as texts
 from rl_lightning.cli.flags import normalize
-from rl_lightning.errors import ConfigError, RLError
+from rl_lightning.errors import ConfigError, ResumeError, RLError
 
 # command -> module : function, each `(argv: list[str]) -> int`
 COMMANDS = {
@@ -51,8 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 1
     except Exception as error:
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full:
+            error = ResumeError("the disk is full; whole checkpoints are intact. Free some space and type: rl resume RUN")
         _report(error, debug)
-        return 1
+        return getattr(error, "exit_code", 1)
 
 
 def dispatch(words: list[str]) -> int:

@@ -25,7 +25,10 @@ def meet() -> None:
         return
     elastic = TorchElasticEnvironment.detect()
     environment = TorchElasticEnvironment() if elastic else SLURMEnvironment(auto_requeue=False)
-    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = environment.main_address, str(environment.main_port)
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (
+        environment.main_address,
+        str(environment.main_port),
+    )
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if is_available() else "gloo",
         rank=environment.global_rank(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -120,7 +121,8 @@ class Training:
         finally:
             schedule = self.cli.datamodule.schedule
             self.note_restarts()
-            self.report(status=status, env_step=schedule.env_step, update=schedule.update)
+            with contextlib.suppress(OSError):  # a full disk was told of already, and better
+                self.report(status=status, env_step=schedule.env_step, update=schedule.update)
         self.say(self.closing(code, time.monotonic() - began))
         return code
 
@@ -163,7 +165,7 @@ class Training:
         schedule, name = self.cli.datamodule.schedule, self.run.name
         done = f"{short(schedule.now)} {schedule.clock}s in {clock_time(seconds)}"
         if code:
-            return f"stopped after {done}; saved. Go on with: rl resume {name}"
+            return f"stopped after {done}; go on with: rl resume {name}"
         scores = ""
         if self.evaluation.best is not None:
             scores = f" · best {self.evaluation.best[1]:.1f} · last-10 mean {self.evaluation.last10:.1f}"

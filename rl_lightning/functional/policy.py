@@ -33,11 +33,10 @@ def mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def categorical_sample(logits: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
-    """An action per row: the arg-max of logits plus Gumbel noise."""
-    draw = torch.empty(logits.shape, device=generator.device).exponential_(generator=generator)
-    # the clamp keeps the noise finite: an infinite one would choose even an illegal action
-    noise = draw.clamp_min_(torch.finfo(draw.dtype).tiny).log_()
-    return (mask_logits(logits.float(), mask) - noise.to(logits.device)).argmax(-1)
+    """An action per row: of A clocks that ring at exponential times with the probabilities as rates, the first."""
+    draw = torch.empty(logits.shape, device=generator.device).exponential_(generator=generator)  # above 0
+    rates = torch.softmax(mask_logits(logits, mask), -1, torch.float32)
+    return rates.div_(draw.to(logits.device)).argmax(-1)
 
 
 def categorical_evaluate(logits: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:

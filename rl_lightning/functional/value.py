@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import huber_loss
 
 from rl_lightning.functional.policy import mask_logits
 
@@ -30,8 +31,7 @@ def double_q_value(q_online_next: Tensor, q_slow_next: Tensor, mask: Tensor | No
 
 def huber(error: Tensor, delta: float = 1.0) -> Tensor:
     """Half the square up to delta, linear beyond; per element, so that rows can be weighted."""
-    size = error.abs()
-    return torch.where(size <= delta, 0.5 * error.square(), delta * (size - 0.5 * delta))
+    return huber_loss(error, torch.zeros_like(error), reduction="none", delta=delta)
 
 
 def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None) -> Tensor:

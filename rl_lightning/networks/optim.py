@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.networks.fused import FusedAdam
 
 FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
@@ -49,9 +50,9 @@ class Adam(OptimizerRecipe):
 
     def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
         params = list(params)
-        return torch.optim.Adam(
-            params, lr, self.betas, self.eps, self.weight_decay, fused=_can_fuse(params) or None
-        )
+        if _can_fuse(params):
+            return FusedAdam(params, lr, self.betas, self.eps, self.weight_decay, fused=True)
+        return torch.optim.Adam(params, lr, self.betas, self.eps, self.weight_decay)
 
 
 class AdamW(OptimizerRecipe):

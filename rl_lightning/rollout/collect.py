@@ -53,25 +53,30 @@ class Collector:
         terminated, truncated, is_first = (np.empty((steps, n), bool) for _ in range(3))
         mask = None if self.mask is None else np.empty((steps, n, spec.action_dim), bool)
         ends: list[tuple[int, int, np.ndarray]] = []
-        current, first = self.obs, self.is_first
+        current, carry = self.obs, self.carry
+        first: np.ndarray | None = self.is_first  # None where no episode begins
+        seen = torch.from_numpy(obs).unbind()  # all views in one call
+        legal = None if mask is None else torch.from_numpy(mask).unbind()
         with torch.no_grad():
             for t in range(steps):
                 interrupt.poll()
-                obs[t], is_first[t] = current, first
+                obs[t] = current
                 if mask is not None:
                     mask[t] = self.mask
-                if self.carry and first.any():
-                    self.carry = zero_rows(self.carry, first)
-                legal = None if mask is None else torch.from_numpy(mask[t])
-                chosen, self.carry = act(torch.from_numpy(obs[t]), self.carry, explore, legal)
+                if carry and first is not None:
+                    carry = zero_rows(carry, first)
+                chosen, carry = act(seen[t], carry, explore, None if legal is None else legal[t])
                 action[t] = to_array(chosen)
                 current, reward[t], terminated[t], truncated[t], infos = step_envs(action[t])
-                first = terminated[t] | truncated[t]
+                first = None
                 if self.mask is not None:
                     self.mask = infos["action_mask"]
                 if "final_obs" in infos:
+                    first = terminated[t] | truncated[t]
                     self._finish(t, first, infos, ends)
-        self.obs, self.is_first = current.copy(), first.copy()
+        is_first[0] = self.is_first
+        np.logical_or(terminated[:-1], truncated[:-1], out=is_first[1:])
+        self.obs, self.carry, self.is_first = current.copy(), carry, terminated[-1] | truncated[-1]
         if self.mask is not None:
             self.mask = self.mask.copy()
         return Steps(obs, action, reward, terminated, truncated, is_first, self.obs, ends, mask, self.mask)

@@ -222,7 +222,9 @@ class PhaseCursor:
             self._pass_over()  # here, so that a last hook that is not due cannot hide the end of the last cycle
         if self._over():
             self.index += 1
-            self.position = self.repeat = self.env_steps = self.updates = self.cycles = self.skipped = self.starved = 0
+            self.position = self.repeat = self.env_steps = self.updates = self.cycles = self.skipped = (
+                self.starved
+            ) = 0
             return True
         return False
 

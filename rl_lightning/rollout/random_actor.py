@@ -19,7 +19,7 @@ def random_actor(spec: EnvSpec) -> Act:
     ) -> tuple[Tensor, Carry]:
         generator, n = explore or fallback, len(obs)
         if spec.action_kind == "continuous":
-            return torch.rand((n, *spec.action_shape), generator=generator).mul_(2).sub_(1), carry
+            return torch.empty((n, *spec.action_shape)).uniform_(-1.0, 1.0, generator=generator), carry
         if mask is None and spec.action_kind == "discrete":
             return torch.randint(spec.action_sizes[0], (n,), generator=generator), carry
         legal = torch.ones(n, spec.action_dim) if mask is None else mask.float()

@@ -123,8 +123,11 @@ def newest(run: Path) -> Path:
     return Generations(run / "checkpoints").newest_whole()[0]
 
 
-def ends(run: Path) -> dict[str, Any]:
-    """What a run has come to: all that must not depend on where it was stopped."""
+def ends(run: Path, best: bool = True) -> dict[str, Any]:
+    """What a run has come to: all that must not depend on where it was stopped.
+
+    The best weights do on where a smaller budget ended, since that was evaluated too.
+    """
     generation = newest(run)
     model, own = read_file(generation / "model.ckpt"), read_file(generation / "rank-0.pt")
     for buffer in own["data"].get("buffers", {}).values():
@@ -135,7 +138,7 @@ def ends(run: Path) -> dict[str, Any]:
         "optimizers": model["optimizer_states"],
         "data": own["data"],
         "random": own["random"],
-        "best": read_file(run / "checkpoints" / "best.ckpt"),
+        "best": read_file(run / "checkpoints" / "best.ckpt") if best else None,
         "metrics": metrics(run),
         "episodes": (run / "eval.jsonl").read_text(),
     }

@@ -1,0 +1,73 @@
+"""A full disk: the last good checkpoint stays, and the run says so."""
+
+import contextlib
+import errno
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from resume.support import SAC, Rl, assert_same, ends, newest, write
+
+from rl_lightning.callbacks.generations import Generations, verify
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    if shutil.which("mount") is None or subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("only root can mount a small file system")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_full_at_the_start(runs: Path, logs: Path, rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "full")
+    assert done.code == 4 and "0.0 MB free, a checkpoint needs 1.0 MB" in done.err
+    assert not Generations(logs / "full" / "checkpoints").found() and not (logs / "full" / "metrics.csv").exists()
+
+
+def test_full_in_the_middle_of_a_checkpoint(
+    runs: Path, straight: Path, logs: Path, rl: Rl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, made = torch.save, []
+
+    def save(state, file, *args, **kwargs):
+        made.append(1)
+        if len(made) > 8:
+            file.write(b"half of it")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(state, file, *args, **kwargs)
+
+    monkeypatch.setattr(torch, "save", save)
+    done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "full")
+    assert done.code == 4, done.err
+    assert "could not be written (No space left on device); the one before it is intact" in done.err
+    verify(newest(logs / "full"))
+    monkeypatch.undo()
+    monkeypatch.setenv("RL_LOGS", str(logs))
+    assert rl("resume", "full").code == 0
+    assert_same(ends(straight), ends(logs / "full"))
+
+
+def test_a_file_system_that_fills_up(small: Path, rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else fills the disk while we train."""
+    monkeypatch.setenv("RL_LOGS", str(small))
+    config = write(small.parent, "sac", SAC)
+    assert rl("fit", "--config", config, "--name", "full", "--env_steps", "48").code == 0
+    with (small / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    done = rl("resume", "full", "--env_steps", "96")
+    assert done.code == 4 and done.err.count("error:") == 1, done.err
+    verify(newest(small / "full"))
+    (small / "ballast").unlink()
+    assert rl("resume", "full", "--env_steps", "96").code == 0

@@ -1,0 +1,172 @@
+"""Resume modes, changed settings, other runs' checkpoints, and what does not fit."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from resume.support import PPO, SAC, Rl, assert_same, copy_run, ends, newest, write
+
+from rl_lightning.callbacks.generations import Generations, read_file, read_meta
+
+TO_THE_END = ("--env_steps", "96")
+
+
+@pytest.fixture
+def run(half: Path, logs: Path) -> Path:
+    return copy_run(half, logs, "half")
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return read_file(folder / "model.ckpt")["state_dict"]
+
+
+def first_generation(run: Path, rl: Rl, config: str, *words: str) -> Path:
+    """A new run, stopped by its budget after its first block; its first generation is kept as a milestone."""
+    done = rl("fit", "--config", config, "--name", run.name, "--env_steps", "8", *words)
+    assert done.code == 0, done.err
+    return Generations(run / "checkpoints").found()[0]
+
+
+def test_a_longer_budget_in_a_moved_folder(half: Path, straight: Path, logs: Path, rl: Rl) -> None:
+    run = copy_run(half, logs, "somewhere_else")
+    done = rl("resume", "somewhere_else", *TO_THE_END)
+    assert done.code == 0 and "run.env_steps: 48 -> 96" in done.err
+    assert_same(ends(straight, best=False), ends(run, best=False))
+
+
+def test_a_run_given_by_its_path(half: Path, straight: Path, logs: Path, rl: Rl) -> None:
+    run = Path(shutil.copytree(half, logs.parent / "far" / "away"))
+    assert rl("resume", str(run), *TO_THE_END).code == 0
+    assert_same(ends(straight, best=False), ends(run, best=False))
+
+
+@pytest.mark.parametrize("way", ["fit", "resume"])
+def test_from_a_milestone(way: str, runs: Path, straight: Path, logs: Path, rl: Rl) -> None:
+    """A new run, or the same one taken back, from a numbered milestone on."""
+    config = str(runs / "sac.yaml")
+    assert rl("fit", "--config", config, "--name", "first", "--env_steps", "64", "--keep_every", "32").code == 0
+    milestone = logs / "first" / "checkpoints" / "step-32"
+    if way == "fit":
+        done = rl("fit", "--config", config, "--name", "second", "--ckpt_path", str(milestone))
+    else:
+        done = rl("resume", "first", "--checkpoint", "step-32", *TO_THE_END)
+    assert done.code == 0, done.err
+    made, want = ends(logs / ("second" if way == "fit" else "first"), best=False), ends(straight, best=False)
+    if way == "fit":  # its own files begin where it began
+        made["metrics"], want["metrics"] = [], []
+        made["episodes"] = want["episodes"] = ""
+    assert_same(want, made)
+    assert read_meta(milestone)["env_step"] == 32
+
+
+def test_a_run_taken_back_stays_there_if_it_is_killed_at_once(half: Path, logs: Path, rl: Rl) -> None:
+    """Newer checkpoints are of another future; they must not come back."""
+    run = copy_run(half, logs, "half")
+    older, _ = Generations(run / "checkpoints").found()
+    done = rl("resume", "half", "--checkpoint", older.name, "--env_steps", "32")
+    assert done.code == 0, done.err
+    assert read_meta(newest(run))["env_step"] == 32
+
+
+def test_warm_start_takes_weights_alone(run: Path, runs: Path, logs: Path, rl: Rl) -> None:
+    source = newest(run)
+    made = first_generation(
+        logs / "warm", rl, str(runs / "sac.yaml"), "--ckpt_path", str(source), "--resume_mode", "warm_start"
+    )
+    assert_same(weights(source), weights(made))
+    state = read_file(made / "model.ckpt")
+    assert all(not optimizer["state"] for optimizer in state["optimizer_states"])
+    assert (read_meta(made)["env_step"], read_meta(made)["update"]) == (0, 0)
+
+
+def test_warm_start_from_a_run_takes_its_best(run: Path, runs: Path, logs: Path, rl: Rl) -> None:
+    words = ("--ckpt_path", "half", "--resume_mode", "warm_start")
+    made = first_generation(logs / "warm", rl, str(runs / "sac.yaml"), *words)
+    assert_same(read_file(run / "checkpoints" / "best.ckpt")["state_dict"], weights(made))
+
+
+def test_warm_start_optimizer_takes_both(run: Path, runs: Path, logs: Path, rl: Rl) -> None:
+    words = ("--ckpt_path", "half", "--resume_mode", "warm_start_optimizer", "--save_every", "1000")
+    done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "warm", "--env_steps", "8", *words)
+    assert done.code == 0, done.err
+    old, new = (read_file(newest(folder) / "model.ckpt") for folder in (run, logs / "warm"))
+    assert_same(old["state_dict"], new["state_dict"])  # nothing is learned before learning_starts
+    assert_same(
+        [optimizer["state"] for optimizer in old["optimizer_states"]],
+        [optimizer["state"] for optimizer in new["optimizer_states"]],
+    )
+
+
+def test_best_has_no_optimizers(run: Path, runs: Path, rl: Rl) -> None:
+    best = str(run / "checkpoints" / "best.ckpt")
+    words = ("--ckpt_path", best, "--resume_mode", "warm_start_optimizer")
+    done = rl("fit", "--config", str(runs / "sac.yaml"), *words)
+    assert done.code == 4 and "holds weights but no optimizers" in done.err
+
+
+def rates(run: Path) -> set[float]:
+    state = read_file(newest(run) / "model.ckpt")
+    return {group["lr"] for optimizer in state["optimizer_states"] for group in optimizer["param_groups"]}
+
+
+def test_a_learning_rate_is_changed_only_when_asked(run: Path, logs: Path, rl: Rl) -> None:
+    other = copy_run(run, logs, "other")
+    before = rates(run)
+    done = rl("resume", "half", "--model.lr", "0.25", "--env_steps", "64")
+    assert done.code == 0 and "model.init_args.lr" in done.err and "--reset_lr applies the new one" in done.err
+    assert rates(run) == before
+    done = rl("resume", "other", "--model.lr", "0.25", "--env_steps", "64", "--reset_lr")
+    assert done.code == 0 and "note: the checkpoint's learning rate" not in done.err
+    assert 0.25 in rates(other)
+
+
+def test_another_env_is_refused(run: Path, rl: Rl) -> None:
+    done = rl("resume", "half", "--data.env.id", "MountainCarContinuous-v0")
+    assert done.code == 4 and "Pendulum-v1" in done.err and "MountainCarContinuous-v0" in done.err
+
+
+def test_another_algorithm_is_refused(run: Path, logs: Path, rl: Rl) -> None:
+    done = rl("fit", "--config", write(logs.parent, "ppo", PPO), "--ckpt_path", "half")
+    assert done.code == 4 and "is of SAC, this run trains PPO" in done.err
+    assert [folder.name for folder in logs.iterdir()] == ["half"], "a refused run leaves no folder"
+
+
+def test_another_number_of_processes_is_refused(run: Path, rl: Rl) -> None:
+    for generation in Generations(run / "checkpoints").found():
+        meta = json.loads((generation / "meta.json").read_text())
+        (generation / "meta.json").write_text(json.dumps(meta | {"ranks": 2}))
+    done = rl("resume", "half", *TO_THE_END)
+    assert done.code == 4 and "saved by 2 processes and 1 are running" in done.err and "warm_start" in done.err
+
+
+def test_weights_of_another_shape_are_refused_in_a_line(run: Path, logs: Path, rl: Rl) -> None:
+    wide = {**SAC, "model": {"class_path": "SAC", "init_args": {"critic_hidden": [16]}}}
+    words = ("--ckpt_path", "half", "--resume_mode", "warm_start")
+    done = rl("fit", "--config", write(logs.parent, "wide", wide), *words)
+    assert done.code == 4 and "the weights do not fit this model" in done.err
+
+
+def test_a_run_that_is_being_trained_is_not_resumed(run: Path, rl: Rl) -> None:
+    record = json.loads((run / "run.json").read_text())
+    import os
+
+    (run / "run.json").write_text(json.dumps(record | {"status": "running", "pid": os.getppid()}))
+    done = rl("resume", "half")
+    assert done.code == 2 and f"is being trained by process {os.getppid()}" in done.err
+
+
+def test_reproduce(half: Path, logs: Path, rl: Rl) -> None:
+    run = copy_run(half, logs, "half")
+    done = rl("reproduce", "half")
+    assert done.code == 0 and "no metric differs in" in done.out
+    lines = (run / "metrics.csv").read_text().splitlines()
+    column = lines[0].split(",").index("collect/buffer_rows")
+    cells = lines[2].split(",")
+    cells[column] = "777"
+    lines[2] = ",".join(cells)
+    (run / "metrics.csv").write_text("\n".join(lines) + "\n")
+    done = rl("reproduce", "half")
+    assert done.code == 1 and "was not reproduced: collect/buffer_rows at env_step" in done.out
+    assert "777 before" in done.out and "1 rows before it are equal" in done.out
