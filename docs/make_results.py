@@ -50,7 +50,9 @@ BARS = {
 def env_of(config: dict[str, Any]) -> EnvConfig:
     fields = dict(config["data"]["init_args"]["env"])
     made = {"Stack": Stack, "AtariPreset": AtariPreset}
-    recipes = [made[t["class_path"].rpartition(".")[2]](**t.get("init_args", {})) for t in fields.pop("transforms")]
+    recipes = [
+        made[t["class_path"].rpartition(".")[2]](**t.get("init_args", {})) for t in fields.pop("transforms")
+    ]
     fields.pop("noise", None)
     return EnvConfig(**fields, transforms=recipes)
 

@@ -56,7 +56,8 @@ class Control(Callback):
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._restore()
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Not in teardown: by then Lightning has taken its own handlers away, and we would bring them back."""
         self._restore()
 
     def _restore(self) -> None:

@@ -54,7 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if full:
-            error = ResumeError("the disk is full; whole checkpoints are intact. Free some space and type: rl resume RUN")
+            error = ResumeError(
+                "the disk is full; whole checkpoints are intact. Free some space and type: rl resume RUN"
+            )
         _report(error, debug)
         return getattr(error, "exit_code", 1)
 

@@ -96,6 +96,8 @@ class NativeAtari(Envs):
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._frames = np.zeros(num_envs, np.int64)
+        self._stack = preset.frames
+        self._age = np.zeros(num_envs, np.int64)  # steps since the first observation of each episode
         limit = options.get("max_num_frames_per_episode")
         spec = EnvSpec(
             env_id=env_id,
@@ -117,7 +119,17 @@ class NativeAtari(Envs):
         obs, infos = self.native.reset(seed=values, options=options)
         self._returns[:], self._lengths[:] = 0.0, 0
         self._frames[:] = infos["episode_frame_number"]
-        return obs, {}
+        self._age[:] = 0
+        return self._pad(obs), {}
+
+    def _pad(self, obs: Array) -> Array:
+        """Stacks that begin with the episode's first frame, as everywhere: ALE's hold frames from before it."""
+        young = np.flatnonzero(self._age < self._stack - 1)
+        if len(young):
+            obs = obs.copy()
+        for i in young:
+            obs[i, : self._stack - 1 - self._age[i]] = obs[i, self._stack - 1 - self._age[i]]
+        return obs
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
         obs, rewards, terminated, truncated, found = self.native.step(actions.astype(np.int64))
@@ -125,17 +137,19 @@ class NativeAtari(Envs):
         self._lengths += self.skip
         infos: Infos = {}
         ended = terminated | truncated
+        self._age += 1
         if ended.any():
             # a lost life leaves the game's own frame count running, and its row of final_obs unwritten
             over = ended & (found["episode_frame_number"] <= self._frames)
             final = found["final_obs"].copy()
             final[~over] = obs[~over]
-            infos["final_obs"] = final
+            infos["final_obs"] = self._pad(final)
             infos["episode"] = self._episodes(over)
         self._frames[:] = found["episode_frame_number"]
+        self._age[ended] = 0
         self.steps += 1
         rewards = np.sign(rewards) if self.clip_rewards else rewards
-        return obs, rewards.astype(np.float32), terminated, truncated, infos
+        return self._pad(obs), rewards.astype(np.float32), terminated, truncated, infos
 
     def snapshot(self) -> list[Any]:
         """ALE's vector env keeps its state to itself: none can be saved."""

@@ -1,4 +1,4 @@
-"""Stopped and resumed is bit for bit never stopped: weights, optimizers, buffers, generators, envs, metrics, episodes."""
+"""Stopped and resumed is bit for bit never stopped: weights, optimizers, rows, generators, envs, metrics, episodes."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,9 @@ def fit(
         enable_model_summary=False,
         enable_checkpointing=False,
     )
-    trainer.fit(model, datamodule=data, ckpt_path=generation / "model.ckpt" if generation else None, weights_only=True)
+    trainer.fit(
+        model, datamodule=data, ckpt_path=generation / "model.ckpt" if generation else None, weights_only=True
+    )
 
 
 def state(folder: Path) -> dict[str, Any]:

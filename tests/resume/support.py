@@ -21,7 +21,14 @@ from rl_lightning.cli import main
 NET = {"class_path": "MLP", "init_args": {"hidden": [8]}}
 PENDULUM = {"id": "Pendulum-v1", "max_episode_steps": 20}
 REPLAY = {"class_path": "Replay", "init_args": {"capacity": 200}}
-TURNS = {"num_envs": 2, "batch_size": 8, "buffer": REPLAY, "learning_starts": 16, "train_every": 8, "update_ratio": 0.5}
+TURNS = {
+    "num_envs": 2,
+    "batch_size": 8,
+    "buffer": REPLAY,
+    "learning_starts": 16,
+    "train_every": 8,
+    "update_ratio": 0.5,
+}
 COMMON: dict[str, Any] = {"log": {"tensorboard": False, "every": 16}, "threads": 1, "seed_everything": 3}
 SAC: dict[str, Any] = {
     "model": {"class_path": "SAC", "init_args": {"network": NET, "critic_hidden": [8]}},

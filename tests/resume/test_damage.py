@@ -27,10 +27,6 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
 def odd(path: Path) -> None:
     """Json, but no description."""
     path.write_text(json.dumps({"format": 1, "files": {"model.ckpt": 3}}))
@@ -47,7 +43,6 @@ DAMAGES = [
     ("rank-0.pt", flip),
     ("rank-0.pt", Path.unlink),
     ("meta.json", truncate),
-    ("meta.json", empty),
     ("meta.json", odd),
 ]
 
@@ -56,7 +51,7 @@ DAMAGES = [
 def test_the_generation_before_is_used_and_told_of(
     name: str, damage: Callable[[Path], None], run: Path, straight: Path, rl: Rl
 ) -> None:
-    older, newer = Generations(run / "checkpoints").found()
+    _, newer = Generations(run / "checkpoints").found()
     damage(newer / name)
     done = rl("resume", "half", *TO_THE_END)
     assert done.code == 0, done.err
@@ -111,7 +106,7 @@ def test_a_hostile_file_is_not_run(name: str, form: str, run: Path, rl: Rl) -> N
             (generation / name).write_bytes(pickle.dumps(Hostile(marker)))
         redescribe(generation)
     done = rl("resume", "half", *TO_THE_END)
-    assert done.code == 4 and "cannot be loaded safely" in done.err.replace("not a checkpoint that can be", "cannot be")
+    assert done.code == 4 and "not a checkpoint that can be loaded safely" in done.err
     assert not marker.exists()
     assert rl("test", "half", "--checkpoint", "last").code in (0, 4) and not marker.exists()
 
@@ -124,7 +119,9 @@ CLIMBS: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
 
 
 @pytest.mark.parametrize("change", [change for _, change in CLIMBS], ids=[name for name, _ in CLIMBS])
-def test_a_path_that_climbs_out_is_refused(change: Callable[[dict[str, Any]], None], run: Path, rl: Rl) -> None:
+def test_a_path_that_climbs_out_is_refused(
+    change: Callable[[dict[str, Any]], None], run: Path, rl: Rl
+) -> None:
     for generation in Generations(run / "checkpoints").found():
         redescribe(generation, change)
     done = rl("resume", "half", *TO_THE_END)
@@ -158,7 +155,9 @@ def test_what_could_not_be_loaded_is_not_saved(state: Any, message: str) -> None
 def test_a_module_that_saves_such_a_thing_is_told_where(runs: Path, logs: Path, rl: Rl, monkeypatch) -> None:
     from rl_lightning.algorithms import SAC
 
-    monkeypatch.setattr(SAC, "on_save_checkpoint", lambda self, state: state.update(mine=[Path("x")]), raising=False)
+    monkeypatch.setattr(
+        SAC, "on_save_checkpoint", lambda self, state: state.update(mine=[Path("x")]), raising=False
+    )
     done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "odd")
     assert done.code == 4 and "model.ckpt.mine[0] is a PosixPath" in done.err
     assert not Generations(logs / "odd" / "checkpoints").found()

@@ -20,9 +20,12 @@ def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MB."""
     place = tmp_path / "small"
     place.mkdir()
-    if shutil.which("mount") is None or subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False
-    ).returncode:
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False
+        ).returncode
+    ):
         pytest.skip("only root can mount a small file system")
     yield place
     subprocess.run(["umount", str(place)], check=True)
@@ -32,7 +35,10 @@ def test_full_at_the_start(runs: Path, logs: Path, rl: Rl, monkeypatch: pytest.M
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "full")
     assert done.code == 4 and "0.0 MB free, a checkpoint needs 1.0 MB" in done.err
-    assert not Generations(logs / "full" / "checkpoints").found() and not (logs / "full" / "metrics.csv").exists()
+    assert (
+        not Generations(logs / "full" / "checkpoints").found()
+        and not (logs / "full" / "metrics.csv").exists()
+    )
 
 
 def test_full_in_the_middle_of_a_checkpoint(

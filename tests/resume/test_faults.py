@@ -3,10 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
+import torch
+from contracts.cases import BY_NAME, env
+from contracts.harness import bare
 from resume.support import SAC, Rl, newest, write
 
 from rl_lightning.callbacks.generations import read_file, verify
@@ -49,8 +51,8 @@ def can_make_lander() -> bool:
 
 @pytest.mark.skipif(not can_make_lander(), reason="Box2D is not installed")
 def test_an_env_that_cannot_be_saved_begins_anew_and_joins_nothing(logs: Path, rl: Rl) -> None:
-    env = {"id": "LunarLander-v3", "kwargs": {"continuous": True}}
-    config = config_with(logs.parent, env=env, learning_starts=1000)
+    lander = {"id": "LunarLander-v3", "kwargs": {"continuous": True}}
+    config = config_with(logs.parent, env=lander)
     assert rl("fit", "--config", config, "--name", "lander", "--env_steps", "32").code == 0
     assert json.loads((logs / "lander" / "run.json").read_text()).get("exact", True)
     done = rl("resume", "lander", "--env_steps", "64")
@@ -61,28 +63,13 @@ def test_an_env_that_cannot_be_saved_begins_anew_and_joins_nothing(logs: Path, r
 
 
 def test_rows_on_both_sides_of_a_gap_are_never_one_sample() -> None:
-    """Three-step rows drawn from a buffer whose second env was cut: none reaches over the cut."""
-    import torch
-    from contracts.cases import BY_NAME
-    from contracts.harness import bare
-
-    made = bare(BY_NAME["sac"].but(data={"learning_starts": 10**6}))
+    long = BY_NAME["sac"].but(data={"env": env("tests/Target-v0", length=1000)})
+    made = bare(long)
     made.data.next_block()
-    buffer = made.data.buffer
-    rows = len(buffer)
-    for env in range(2):
-        buffer.cut(env)
+    buffer, rows = made.data.buffer, len(made.data.buffer)
+    for number in range(2):
+        buffer.cut(number)
     made.data.next_block()
-    batch = buffer.sample(4000, torch.Generator().manual_seed(0), 3, 0.9)
-    start = batch.index
-    over = (start < rows) & (start + 2 * (batch.n_steps if hasattr(batch, "n_steps") else 3) > rows + 1)
-    steps = torch.log(batch.discount[batch.discount > 0]) / torch.log(torch.tensor(0.9))
-    assert over.any() and steps.max() <= 3.001
-    near = (start >= rows - 2) & (start < rows)
-    if near.any():  # the last row before the gap stands alone
-        assert torch.all(batch.discount[near] >= 0.9 - 1e-6)
-
-
-def test_no_process_is_left_behind() -> None:
-    children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "stat="], capture_output=True, text=True).stdout
-    assert "Z" not in children
+    batch = buffer.gather(torch.arange(rows - 6, rows + 2), 3, 0.5)  # two envs: rows of one are two apart
+    assert batch.discount.tolist() == [0.125, 0.125, 0.25, 0.25, 0.5, 0.5, 0.125, 0.125]
+    assert not batch.terminated.any(), "a gap is no end of the world: values are still bootstrapped"

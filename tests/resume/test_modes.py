@@ -1,7 +1,9 @@
 """Resume modes, changed settings, other runs' checkpoints, and what does not fit."""
 
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,7 @@ def test_a_longer_budget_in_a_moved_folder(half: Path, straight: Path, logs: Pat
     assert_same(ends(straight, best=False), ends(run, best=False))
 
 
+@pytest.mark.slow
 def test_a_run_given_by_its_path(half: Path, straight: Path, logs: Path, rl: Rl) -> None:
     run = Path(shutil.copytree(half, logs.parent / "far" / "away"))
     assert rl("resume", str(run), *TO_THE_END).code == 0
@@ -46,7 +49,9 @@ def test_a_run_given_by_its_path(half: Path, straight: Path, logs: Path, rl: Rl)
 def test_from_a_milestone(way: str, runs: Path, straight: Path, logs: Path, rl: Rl) -> None:
     """A new run, or the same one taken back, from a numbered milestone on."""
     config = str(runs / "sac.yaml")
-    assert rl("fit", "--config", config, "--name", "first", "--env_steps", "64", "--keep_every", "32").code == 0
+    assert (
+        rl("fit", "--config", config, "--name", "first", "--env_steps", "64", "--keep_every", "32").code == 0
+    )
     milestone = logs / "first" / "checkpoints" / "step-32"
     if way == "fit":
         done = rl("fit", "--config", config, "--name", "second", "--ckpt_path", str(milestone))
@@ -115,11 +120,23 @@ def test_a_learning_rate_is_changed_only_when_asked(run: Path, logs: Path, rl: R
     other = copy_run(run, logs, "other")
     before = rates(run)
     done = rl("resume", "half", "--model.lr", "0.25", "--env_steps", "64")
-    assert done.code == 0 and "model.init_args.lr" in done.err and "--reset_lr applies the new one" in done.err
+    assert (
+        done.code == 0
+        and "model.lr: 0.0003 -> 0.25" in done.err
+        and "--reset_lr applies the new one" in done.err
+    )
     assert rates(run) == before
     done = rl("resume", "other", "--model.lr", "0.25", "--env_steps", "64", "--reset_lr")
     assert done.code == 0 and "note: the checkpoint's learning rate" not in done.err
     assert 0.25 in rates(other)
+
+
+def test_a_run_leaves_the_handlers_of_signals_as_they_were(run: Path, rl: Rl) -> None:
+    """Else a SIGTERM between two stages of a pipeline would be swallowed."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = [signal.getsignal(number) for number in numbers]
+    assert rl("resume", "half", "--env_steps", "64").code == 0
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_another_env_is_refused(run: Path, rl: Rl) -> None:
@@ -138,7 +155,9 @@ def test_another_number_of_processes_is_refused(run: Path, rl: Rl) -> None:
         meta = json.loads((generation / "meta.json").read_text())
         (generation / "meta.json").write_text(json.dumps(meta | {"ranks": 2}))
     done = rl("resume", "half", *TO_THE_END)
-    assert done.code == 4 and "saved by 2 processes and 1 are running" in done.err and "warm_start" in done.err
+    assert (
+        done.code == 4 and "saved by 2 processes and 1 are running" in done.err and "warm_start" in done.err
+    )
 
 
 def test_weights_of_another_shape_are_refused_in_a_line(run: Path, logs: Path, rl: Rl) -> None:
@@ -150,8 +169,6 @@ def test_weights_of_another_shape_are_refused_in_a_line(run: Path, logs: Path, r
 
 def test_a_run_that_is_being_trained_is_not_resumed(run: Path, rl: Rl) -> None:
     record = json.loads((run / "run.json").read_text())
-    import os
-
     (run / "run.json").write_text(json.dumps(record | {"status": "running", "pid": os.getppid()}))
     done = rl("resume", "half")
     assert done.code == 2 and f"is being trained by process {os.getppid()}" in done.err

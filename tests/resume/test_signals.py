@@ -19,7 +19,9 @@ def config(runs: Path) -> str:
     return str(runs / "sac.yaml")
 
 
-def send_at_update(number: int, *signals: int, patience: float | None = None, seconds: float = 0.0) -> Callable[[], None]:
+def send_at_update(
+    number: int, *signals: int, patience: float | None = None, seconds: float = 0.0
+) -> Callable[[], None]:
     """Changes a child: at one of its updates it gets signals, and its updates take longer."""
 
     def change() -> None:
@@ -42,18 +44,28 @@ def send_at_update(number: int, *signals: int, patience: float | None = None, se
     return change
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGUSR1, 143)])
-def test_the_block_ends_and_is_saved(number: int, code: int, config: str, logs: Path, straight: Path, rl: Rl) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130), pytest.param(signal.SIGUSR1, 143, marks=pytest.mark.slow)],
+)
+def test_the_block_ends_and_is_saved(
+    number: int, code: int, config: str, logs: Path, straight: Path, rl: Rl
+) -> None:
     log = logs.parent / "log.txt"
     pid = fork(["fit", "--config", config, "--name", "stopped"], log, send_at_update(10, number))
     assert wait(pid) == code, log.read_text()
-    assert "rl resume stopped" in log.read_text() and '"interrupted"' in (logs / "stopped" / "run.json").read_text()
+    assert (
+        "rl resume stopped" in log.read_text()
+        and '"interrupted"' in (logs / "stopped" / "run.json").read_text()
+    )
     assert read_meta(newest(logs / "stopped"))["update"] == 12, "the block of the tenth update, and no more"
     assert rl("resume", "stopped").code == 0
     assert_same(ends(straight), ends(logs / "stopped"))
 
 
-def test_a_block_that_cannot_end_in_time_is_abandoned(config: str, logs: Path, straight: Path, rl: Rl) -> None:
+def test_a_block_that_cannot_end_in_time_is_abandoned(
+    config: str, logs: Path, straight: Path, rl: Rl
+) -> None:
     log = logs.parent / "log.txt"
     change = send_at_update(10, signal.SIGTERM, patience=0.05, seconds=0.1)
     began = time.monotonic()
@@ -67,6 +79,8 @@ def test_a_block_that_cannot_end_in_time_is_abandoned(config: str, logs: Path, s
 def test_a_second_ctrl_c_stops_at_once(config: str, logs: Path, straight: Path, rl: Rl) -> None:
     log = logs.parent / "log.txt"
     change = send_at_update(10, signal.SIGINT, signal.SIGINT, seconds=60.0)
-    assert wait(fork(["fit", "--config", config, "--name", "stopped"], log, change), 40) == 130, log.read_text()
+    assert wait(fork(["fit", "--config", config, "--name", "stopped"], log, change), 40) == 130, (
+        log.read_text()
+    )
     assert rl("resume", "stopped").code == 0
     assert_same(ends(straight), ends(logs / "stopped"))

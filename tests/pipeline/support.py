@@ -1,0 +1,31 @@
+"""Pipelines of tiny runs, and what they leave."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from resume.support import PPO, SAC, write
+
+SHORT = {"env_steps": 32, "eval_every": 16, "eval_episodes": 2, "save_every": 16}
+TRAIN: dict[str, Any] = {"name": "train", "config": {**PPO, "run": SHORT}}
+TUNE: dict[str, Any] = {
+    "name": "tune",
+    "config": {**PPO, "run": SHORT},
+    "takes": {"ckpt_path": "train"},
+    "set": {"resume_mode": "warm_start", "model.init_args.lr": 0.01},
+}
+REPLAY: dict[str, Any] = {"name": "replay", "config": {**SAC, "run": SHORT}}
+
+
+def pipeline(folder: Path, *stages: dict[str, Any], **more: Any) -> str:
+    return write(folder, "pipe", {"name": "pipe", **more, "stages": copy.deepcopy(list(stages))})
+
+
+def ledger(run: Path) -> dict[str, dict[str, Any]]:
+    return json.loads((run / "pipeline.json").read_text())["jobs"]
+
+
+def products(run: Path) -> dict[str, str]:
+    """The checksum of every product."""
+    return {key: entry["sha256"] for key, entry in ledger(run).items() if entry["status"] == "done"}
