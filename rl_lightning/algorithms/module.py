@@ -124,16 +124,23 @@ class RLModule(LightningModule):
         self.eval()
         try:
             with torch.random.fork_rng(devices=[]):
-                return evaluate(self._act_on_device, self.initial_carry, envs, episodes, seed, explore)
+                return evaluate(self.player(), self.initial_carry, envs, episodes, seed, explore)
         finally:
             for module, training in modes:
                 module.training = training
 
-    def _act_on_device(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
-    ) -> tuple[Tensor, Carry]:
-        mask = None if mask is None else mask.to(self.device)
-        return self.act(obs.to(self.device), carry, explore, mask)
+    def player(self, role: str = "agent") -> Act:
+        """Who acts under a role, taking observations from wherever envs leave them to the module's device."""
+        act = self.controller(role)
+        if self.device.type == "cpu":
+            return act
+
+        def on_device(
+            obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        ) -> tuple[Tensor, Carry]:
+            return act(obs.to(self.device), carry, explore, None if mask is None else mask.to(self.device))
+
+        return on_device
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         self._evaluate_once()

@@ -47,12 +47,8 @@ class EnvData(RLData):
     def actor(self, phase: Phase | None) -> Act:
         """Who acts while collecting in a phase."""
         if phase is None:
-            return self.agent.act
-        act = (
-            random_actor(self.spec)
-            if phase.controller == "random"
-            else self.agent.controller(phase.controller)
-        )
+            return self.agent.player()
+        act = random_actor(self.spec) if phase.controller == "random" else self.agent.player(phase.controller)
         return with_noise(act, phase.exploration_noise, self.spec) if phase.exploration_noise else act
 
     def collect(self, act: Act, steps: int, greedy: bool = False) -> Steps:

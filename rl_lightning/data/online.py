@@ -87,7 +87,9 @@ class OnlineData(EnvData):
 
     def turn(self) -> Block:
         prefill = self.schedule.env_step < self.learning_starts
-        self.buffer.add(self.collect(self.random_act if prefill else self.agent.act, self._turn(prefill)))
+        self.buffer.add(
+            self.collect(self.random_act if prefill else self.agent.player(), self._turn(prefill))
+        )
         updates = self._owed()
         if not updates:
             return Block(None, 0)

@@ -14,11 +14,12 @@ from rl_lightning.rollout.collect import to_array, zero_rows
 def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tuple[list[np.ndarray], int]:
     """Frames [H, W, 3] of one episode of a vector of one env that renders, and its frames per second."""
     frames: list[np.ndarray] = []
+    act = agent.player()
 
     def film(obs: torch.Tensor, carry: Any, explore: Any, mask: Any = None) -> Any:
         if len(frames) < max_steps:
             frames.append(np.asarray(env.render()[0], np.uint8))
-        return agent._act_on_device(obs, carry, explore, mask)
+        return act(obs, carry, explore, mask)
 
     training = agent.training
     agent.eval()
