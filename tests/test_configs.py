@@ -17,7 +17,8 @@ from rl_lightning.experiments.runs import Run
 FOLDER = Path(__file__).parents[1] / "configs"
 FRAGMENTS = ("buffer", "env", "network", "overlay")
 NAMES = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
-WHOLE = [name for name in NAMES if name.split("/")[0] not in FRAGMENTS]
+PIPELINES = [name for name in NAMES if "\nstages:" in (FOLDER / f"{name}.yaml").read_text()]
+WHOLE = [name for name in NAMES if name.split("/")[0] not in FRAGMENTS and name not in PIPELINES]
 PARTS = [name for name in NAMES if name.split("/")[0] in FRAGMENTS]
 
 # One of each family trains in the default suite: each algorithm, and PPO also with memory and from pixels.
@@ -80,6 +81,14 @@ def test_header_says_what_it_is_needs_and_takes(name):
     first = (FOLDER / f"{name}.yaml").read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first.split(" · ")) == 3, "# what · needs · how long here"
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_pipeline_shows_every_stage(name, capsys):
+    assert main(["fit", "--config", name, "--dry_run"]) == 0
+    shown = capsys.readouterr().out
+    for stage in compose([name])["stages"]:
+        assert f"# stage {stage['name']}" in shown
 
 
 @pytest.mark.parametrize("name", WHOLE)

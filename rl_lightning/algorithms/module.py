@@ -58,9 +58,9 @@ class RLModule(LightningModule):
 
     @classmethod
     def update_hooks(cls) -> list[str]:
-        """The methods that phases may call: every `update...` of the class, the plain one last if there are others."""
+        """The methods that phases may call: `update`, if the class defines it, and every `update_...`."""
         named = [name for name in dir(cls) if name.startswith("update_") and name != "update_hooks"]
-        return named or ["update"]
+        return [*(["update"] if cls.update is not RLModule.update else []), *named]
 
     def controller(self, role: str) -> Act:
         """Who acts under a role that a phase names: the agent itself, or a method `act_<role>` of the module."""

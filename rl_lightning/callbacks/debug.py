@@ -26,7 +26,7 @@ class Debug(Callback):
         anomaly_blocks: Blocks under anomaly detection.
     """
 
-    def __init__(self, folder: str, anomaly_blocks: int = 5) -> None:
+    def __init__(self, folder: str, anomaly_blocks: int = 1) -> None:
         self.folder = Path(folder)
         self.anomaly_blocks = anomaly_blocks
         self.blocks = 0

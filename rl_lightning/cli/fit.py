@@ -19,6 +19,7 @@ from rl_lightning.experiments.changes import differences
 from rl_lightning.experiments.names import check_run_name, slug
 from rl_lightning.experiments.runs import (
     Run,
+    alive,
     claim,
     logs_root,
     new_record,
@@ -237,19 +238,6 @@ def check_imports(record: dict[str, Any], parsed: Parsed) -> None:
     if missing:
         flags = " ".join(f"--import {name}" for name in missing)
         raise ConfigError(f"this run was made with code of yours; if you trust it, add: {flags}")
-
-
-def alive(record: dict[str, Any]) -> bool:
-    """Whether the process of a record still runs on this machine."""
-    if record.get("host") != os.uname().nodename or not isinstance(record.get("pid"), int):
-        return False
-    try:
-        os.kill(record["pid"], 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def watch(cli: RLCLI, mode: str) -> None:

@@ -66,6 +66,9 @@ def env_rows() -> list[dict[str, Any]]:
 
 def run_rows(parsed: Parsed) -> list[dict[str, Any]]:
     records = [{"name": folder.name, **runs.Run(folder).read()} for folder in runs.folders()]
+    for record in records:
+        if record.get("status") == "running" and record.get("pid") and not runs.alive(record):
+            record["status"] = "stopped"  # killed before it could say so; `rl resume` goes on
     for text in parsed.all("filter"):
         key, equals, value = text.partition("=")
         if not equals:

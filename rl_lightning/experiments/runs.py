@@ -162,6 +162,19 @@ def folders() -> list[Path]:
     return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
 
 
+def alive(record: dict[str, Any]) -> bool:
+    """Whether the process of a record still runs on this machine."""
+    if record.get("host") != os.uname().nodename or not isinstance(record.get("pid"), int):
+        return False
+    try:
+        os.kill(record["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def new_record(
     config: dict[str, Any], group: str | None, command: list[str], threads: int | None
 ) -> dict[str, Any]:

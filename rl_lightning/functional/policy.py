@@ -34,7 +34,8 @@ def mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
 
 def categorical_sample(logits: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
     """An action per row: of A clocks that ring at exponential times with the probabilities as rates, the first."""
-    draw = torch.empty(logits.shape, device=generator.device).exponential_(generator=generator)  # above 0
+    draw = torch.empty(logits.shape, device=generator.device).exponential_(generator=generator)
+    draw.clamp_min_(torch.finfo(draw.dtype).tiny)  # a time of 0 would let even an illegal action win
     rates = torch.softmax(mask_logits(logits, mask), -1, torch.float32)
     return rates.div_(draw.to(logits.device)).argmax(-1)
 

@@ -45,6 +45,8 @@ class FusedAdam(torch.optim.Adam):
         """The lists are still the state: loading or moving it puts other tensors in their place."""
         if self._lists is None or len(self._lists) != len(self.param_groups):
             return False
+        if getattr(self, "grad_scale", None) is not None or getattr(self, "found_inf", None) is not None:
+            return False  # a gradient scaler is at work: torch's own step knows what to do with it
         for params, means, _, _ in self._lists:
             if self.state[params[0]].get("exp_avg") is not means[0]:
                 return False

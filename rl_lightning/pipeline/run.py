@@ -56,7 +56,8 @@ class Pipeline:
         for number, job in enumerate(self.jobs, 1):
             if job not in chosen:
                 continue
-            title = f"{number}/{len(self.jobs)} {job.key}"
+            bar = "■" * (number - 1) + "▣" + "□" * (len(self.jobs) - number)
+            title = f"{bar} {number}/{len(self.jobs)} {job.key}"
             if ranks.decide(lambda job=job: self._done(job)):  # type: ignore[misc]
                 self.say(f"stage {title}: done, skipped")
                 continue

@@ -72,7 +72,7 @@ BAD_FILES = {
     "list for a group": ("run: [1, 2]", "run"),
     "number for a group": ("data: 3", "data"),
     "word for env": ("data: {init_args: {env: 5}}", "env"),
-    "pipeline": ("stages: []", "pipeline"),
+    "pipeline": ("stages: []", "stages"),
 }
 
 

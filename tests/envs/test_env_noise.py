@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from rl_lightning.envs.make import EnvConfig, make_env
-from rl_lightning.envs.noise import Noise
+from rl_lightning.envs.noise import Noise, NoisyEnv
+from rl_lightning.envs.record import chain
 from rl_lightning.errors import ConfigError
 
 
@@ -58,6 +59,15 @@ def test_wrong_settings_are_refused():
     with pytest.raises(ConfigError, match="rate"):
         Noise(rate=1.5)
     with pytest.raises(ConfigError, match="Box of floats"):
-        make_env(EnvConfig("CartPole-v1", noise=Noise(actions=True)))
+        make_env(EnvConfig("FrozenLake-v1", noise=Noise(observations=True)))
     with pytest.raises(ConfigError, match="3 entries"):
         make_env(EnvConfig("CartPole-v1", noise=Noise(relative=True, std=[1, 2, 3])))
+
+
+def test_a_discrete_action_is_replaced_by_any():
+    env = make_env(EnvConfig("rl/Masked-v0", {"actions": 4}, noise=Noise(True, False, rate=1.0)))
+    noisy = next(layer for layer in chain(env) if isinstance(layer, NoisyEnv))
+    env.reset(seed=3)
+    drawn = [noisy._shaken(0) for _ in range(400)]
+    counts = np.bincount(drawn, minlength=4)
+    assert counts.sum() == 400 and counts.min() > 60  # 100 expected of each, 8.7 standard deviation
