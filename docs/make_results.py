@@ -149,7 +149,7 @@ def main() -> None:
         axes.set_visible(False)
     figure.tight_layout()
     figure.savefig(HERE / "curves.png", dpi=110)
-    (HERE / "results_table.md").write_text("\n".join(lines) + "\n")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
