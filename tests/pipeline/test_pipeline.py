@@ -30,7 +30,9 @@ def test_two_stages(logs: Path, shelf: Path, rl: Rl) -> None:
     assert done.code == 0, done.err
     run = logs / "pipe"
     assert (
-        done.out.index("stage 1/2 train") < done.out.index("stage 2/2 tune") < done.out.index("pipeline done")
+        done.out.index("stage ▣□ 1/2 train")
+        < done.out.index("stage ■▣ 2/2 tune")
+        < done.out.index("pipeline done")
     )
     assert {key: entry["status"] for key, entry in ledger(run).items()} == {"train": "done", "tune": "done"}
     tune = yaml.safe_load((run / "tune" / "config.yaml").read_text())
