@@ -16,7 +16,7 @@ from rl_lightning.cli.meet import meet
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name
 from rl_lightning.experiments.runs import Run, claim, redact
-from rl_lightning.pipeline.plan import Job, make_plan, set_key
+from rl_lightning.pipeline.plan import Job, choose, make_plan, set_key
 from rl_lightning.pipeline.run import Pipeline
 
 
@@ -25,6 +25,7 @@ def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
     jobs = make_plan(pipeline, refuse_names)
     if parsed.has("print_config") or parsed.has("dry_run"):
         return show(jobs, parsed, flags)
+    choose(jobs, parsed.get("from"), parsed.get("only"))  # before a folder is claimed for nothing
     given = [flag.partition("=")[2] for flag in parsed.config_flags if flag.startswith("--run.name=")]
     name = given[-1] if given else config.get("name")
     meet()

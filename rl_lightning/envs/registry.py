@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -89,7 +90,10 @@ def all_ids() -> list[str]:
     ids = set(gymnasium.registry)
     for suite in SUITES:
         try:
-            ids.update(importlib.import_module(suite.module).known_ids())
+            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+                ids.update(
+                    importlib.import_module(suite.module).known_ids()
+                )  # some suites greet when imported
         except ImportError:
             continue  # a suite that is not installed has no ids to offer
     return sorted(ids)

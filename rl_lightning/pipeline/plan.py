@@ -78,6 +78,20 @@ def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:
     return jobs
 
 
+def choose(jobs: list[Job], begin: str | None, only: str | None) -> list[Job]:
+    """All jobs, those from a stage on, or one stage alone; a name that no stage has is refused."""
+    names = list(dict.fromkeys([job.key for job in jobs] + [job.stage for job in jobs]))
+    for given in (begin, only):
+        if given is not None and given not in names:
+            close = difflib.get_close_matches(given, names, 1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise ConfigError(f"no stage '{given}'; there are {', '.join(names)}{hint}")
+    if only is not None:
+        return [job for job in jobs if only in (job.key, job.stage)]
+    start = 0 if begin is None else next(i for i, job in enumerate(jobs) if begin in (job.key, job.stage))
+    return jobs[start:]
+
+
 def _check_stages(pipeline: Config) -> list[Config]:
     stages = pipeline.get("stages")
     if not isinstance(stages, list) or not stages:

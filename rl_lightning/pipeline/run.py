@@ -11,7 +11,7 @@ from typing import Any
 from rl_lightning import ranks
 from rl_lightning.errors import ConfigError, RLError, StageError
 from rl_lightning.pipeline.ledger import Ledger
-from rl_lightning.pipeline.plan import Job, set_key
+from rl_lightning.pipeline.plan import Job, choose, set_key
 from rl_lightning.pipeline.product import read_product, shelve, write_product
 
 Fit = Callable[
@@ -49,7 +49,7 @@ class Pipeline:
 
     def run(self, begin: str | None = None, only: str | None = None) -> int:
         """All jobs, or those from a stage on, or one stage alone; the exit code of the first that stops."""
-        chosen = self._choose(begin, only)
+        chosen = choose(self.jobs, begin, only)
         if begin is not None and self.first:
             self._discard([job.key for job in chosen])
         ranks.barrier()
@@ -65,18 +65,6 @@ class Pipeline:
             if code:
                 return code
         return 0
-
-    def _choose(self, begin: str | None, only: str | None) -> list[Job]:
-        names = [job.key for job in self.jobs] + [job.stage for job in self.jobs]
-        for given in (begin, only):
-            if given is not None and given not in names:
-                raise ConfigError(f"no stage '{given}'; there are {', '.join(dict.fromkeys(names))}")
-        if only is not None:
-            return [job for job in self.jobs if only in (job.key, job.stage)]
-        if begin is None:
-            return self.jobs
-        start = next(i for i, job in enumerate(self.jobs) if begin in (job.key, job.stage))
-        return self.jobs[start:]
 
     def _discard(self, keys: list[str]) -> None:
         """Forgets jobs that are to be done again; their folders are kept aside, never deleted."""
