@@ -95,6 +95,7 @@ def test_a_product_by_path_and_one_stage_alone(logs: Path, rl: Rl) -> None:
     assert missing.code == 4 and "no product of a stage" in missing.err
     unknown = rl("fit", "--config", config, "--from", "tuen", "--name", "fourth")
     assert unknown.code == 2 and "no stage 'tuen'; there are train, tune" in unknown.err
+    assert not (logs / "fourth").exists()
 
 
 def test_cycles(logs: Path, rl: Rl) -> None:
