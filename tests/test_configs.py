@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rl_lightning.cli import main
 from rl_lightning.cli.compose import compose
 from rl_lightning.cli.fit import parse_config
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.lightning import RLCLI
+from rl_lightning.cli.pipelines import inline as inline_stages
 from rl_lightning.experiments.runs import Run
+from tests.generated_data import write_rows
 
 FOLDER = Path(__file__).parents[1] / "configs"
 FRAGMENTS = ("buffer", "env", "network", "overlay")
-NAMES = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
+ALL = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
+SWEEPS = [name for name in ALL if name.startswith("sweep/")]  # tested with the sweeps
+NAMES = [name for name in ALL if name not in SWEEPS]
 PIPELINES = [name for name in NAMES if "\nstages:" in (FOLDER / f"{name}.yaml").read_text()]
-WHOLE = [name for name in NAMES if name.split("/")[0] not in FRAGMENTS and name not in PIPELINES]
+# Stages that take another's product: they are built in the pipelines they belong to.
+TAKING = [name for name in NAMES if name.startswith("fqe/")]
+STAGES = [name for name in NAMES if "/stages/" in name and name not in PIPELINES]
+WHOLE = [
+    name
+    for name in NAMES
+    if name.split("/")[0] not in FRAGMENTS and name not in (*PIPELINES, *STAGES, *TAKING)
+]
 PARTS = [name for name in NAMES if name.split("/")[0] in FRAGMENTS]
 
 # One of each family trains in the default suite: each algorithm, and PPO also with memory and from pixels.
@@ -30,10 +43,28 @@ TRAINED = (
     "sac/pendulum",
     "sac/cartpole",
     "random/cartpole",
+    "bc/hopper-medium",
+    "td3_bc/hopper-medium",
+    "iql/hopper-medium",
+    "bcq/hopper-medium",
 )
+# Pipelines that train here, every stage cut to a few updates: one of a family.
+RUN_WHOLE = ("gormpo/demo", "gormpo/compare-halfcheetah-medium")
 
 # Anomaly detection is what --debug costs: fewer of its steps show as much.
 SHORT = ["--debug", "--env_steps", "80", "--eval_every", "40", "--log.tensorboard", "false"]
+OFFLINE = [
+    "--debug",
+    "--updates",
+    "4",
+    "--eval_every",
+    "2",
+    "--eval_episodes",
+    "1",
+    "--log.tensorboard",
+    "false",
+]
+OFFLINE += ["--data.batch_size", "16"]
 # A GRU is many small steps.
 SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.epochs", "1"]}
 
@@ -56,9 +87,22 @@ BASES: dict[str, list[str]] = {
 @pytest.fixture(autouse=True)
 def folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RL_DATA_DIR", str(tmp_path / "data"))
     for name in ("RL_LOGS", "RL_RUN_DIR", "LOCAL_RANK"):
         monkeypatch.setenv(name, "")  # so that what a run sets is undone after it
         monkeypatch.delenv(name)
+
+
+def supply(name: str) -> bool:
+    """Generated rows in place of every data set that the config names; whether there are any."""
+    sets = set(re.findall(r"(?:local|d4rl)/[a-z0-9-]+", yaml.safe_dump(inline(compose([name]), FOLDER))))
+    for each in sets:
+        write_rows(each)
+    return bool(sets)
+
+
+def inline(config: dict[str, Any], base: Path) -> dict[str, Any]:
+    return inline_stages(config, base) if "stages" in config else config
 
 
 def parsed(*names: str) -> RLCLI:
@@ -85,6 +129,7 @@ def test_header_says_what_it_is_needs_and_takes(name):
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_pipeline_shows_every_stage(name, capsys):
+    supply(name)
     assert main(["fit", "--config", name, "--dry_run"]) == 0
     shown = capsys.readouterr().out
     for stage in compose([name])["stages"]:
@@ -93,10 +138,11 @@ def test_pipeline_shows_every_stage(name, capsys):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_config_builds(name):
+    supply(name)
     cli = built(name)
     run = cli.config_init.run
     assert run.env_steps or run.updates
-    assert run.eval_every and run.eval_every <= run.env_steps
+    assert run.eval_every and run.eval_every <= (run.env_steps or run.updates)
     assert any(weight.numel() for weight in cli.model.parameters()) or "random" in name
 
 
@@ -104,12 +150,34 @@ def test_config_builds(name):
     "name", [pytest.param(n, marks=[] if n in TRAINED else pytest.mark.slow) for n in WHOLE]
 )
 def test_config_trains(name, tmp_path, capsys):
-    code = main(["fit", "--config", name, "--name", "try", *SHORT, *SHORTER.get(name, [])])
+    short = OFFLINE if supply(name) else SHORT
+    code = main(["fit", "--config", name, "--name", "try", *short, *SHORTER.get(name, [])])
     captured = capsys.readouterr()
     assert code == 0, captured.err
     run = tmp_path / "lightning_logs" / "try"
     assert (run / "config.yaml").is_file() and Run(run).checkpoint("last").exists()
     assert "eval/return" in (run / "metrics.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in RUN_WHOLE else pytest.mark.slow) for n in PIPELINES if "gormpo" in n],
+)
+def test_pipeline_of_models_and_policies_trains(name, tmp_path, capsys):
+    supply(name)
+    small = [
+        f"--stages.{s}.data.starts=8" for s in ("policy", "mbpo", "mopo", "gormpo") if has_stage(name, s)
+    ]
+    flags = ["--updates", "4", "--eval_every", "2", "--eval_episodes", "1", "--log.tensorboard", "false"]
+    code = main(["fit", "--config", name, "--name", "try", *flags, *small])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    for stage in compose([name])["stages"]:
+        assert (tmp_path / "lightning_logs" / "try" / stage["name"] / "product" / "product.json").is_file()
+
+
+def has_stage(name: str, stage: str) -> bool:
+    return any(each["name"] == stage for each in compose([name])["stages"])
 
 
 @pytest.mark.parametrize("fragment", PARTS)

@@ -21,6 +21,7 @@ LAYERS = [
     {"callbacks", "pipeline"},
     {"experiments"},
     {"cli"},
+    {"api"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 STRANGERS = [{"data", "algorithms"}]  # of one layer, and still must not know each other

@@ -1,10 +1,31 @@
 """The algorithms; importing this package is what makes their names known to a YAML."""
 
+from rl_lightning.algorithms.bc import BC
+from rl_lightning.algorithms.bcq import BCQ
+from rl_lightning.algorithms.density import Density
 from rl_lightning.algorithms.dqn import DQN
+from rl_lightning.algorithms.dynamics import Dynamics
+from rl_lightning.algorithms.fqe import FQE
+from rl_lightning.algorithms.iql import IQL
 from rl_lightning.algorithms.module import RLModule
 from rl_lightning.algorithms.ppo import PPO
 from rl_lightning.algorithms.random import RandomPolicy
 from rl_lightning.algorithms.sac import SAC
 from rl_lightning.algorithms.sac_discrete import DiscreteSAC
+from rl_lightning.algorithms.td3_bc import TD3_BC
 
-__all__ = ["DQN", "PPO", "SAC", "DiscreteSAC", "RLModule", "RandomPolicy"]
+__all__ = [
+    "BC",
+    "BCQ",
+    "DQN",
+    "FQE",
+    "IQL",
+    "PPO",
+    "SAC",
+    "TD3_BC",
+    "Density",
+    "DiscreteSAC",
+    "Dynamics",
+    "RLModule",
+    "RandomPolicy",
+]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
@@ -14,7 +15,10 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.collect import Act
 from rl_lightning.rollout.evaluate import evaluate, summarize
 from rl_lightning.seeding import derive
-from rl_lightning.types import Block, Carry, EnvSpec, EpisodeStats
+from rl_lightning.types import Block, Carry, EnvSpec, EpisodeStats, Transitions
+
+if TYPE_CHECKING:
+    from rl_lightning.models.provided import Provided
 
 Metrics = dict[str, Tensor]
 
@@ -28,6 +32,7 @@ class RLModule(LightningModule):
 
     gamma = 0.99
     n_step = 1
+    acts = True  # False: a model of something; it is assessed on held-out rows instead of played
     explores_in_evaluation = False
     action_kinds: tuple[str, ...] = ("continuous", "discrete", "multi_discrete")
 
@@ -56,6 +61,33 @@ class RLModule(LightningModule):
         """One round of the update rule. A metric called `priority` goes back to the buffer, the rest is logged."""
         raise TypeError(f"{type(self).__name__} must define update(batch)")
 
+    def assess(self, data: Any) -> dict[str, float]:
+        """Of a module that does not act: what it is worth on held-out rows. `eval/score`, higher is better, ranks it."""
+        raise TypeError(f"{type(self).__name__} must define assess(data)")
+
+    def heed(self, metrics: dict[str, float]) -> None:
+        """Told of each assessment in training; a model keeps its best weights here, and counts its patience."""
+
+    @property
+    def finished(self) -> bool:
+        """True ends the run before its budget: nothing more is to be gained."""
+        return False
+
+    def report(self, data: Any) -> dict[str, Any]:
+        """What `rl test` says of a module that does not act: numbers, perhaps in groups."""
+        return dict(self.assess(data))
+
+    def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
+        """What `rl predict` writes of a module that does not act, for rows of a data set."""
+        raise ConfigError(f"{type(self).__name__} predicts nothing for rows of data")
+
+    def provides(self) -> dict[str, Provided]:
+        """What later stages may take from this one's product, by name."""
+        return {}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["provides"] = {name: part._asdict() for name, part in self.provides().items()}
+
     @classmethod
     def update_hooks(cls) -> list[str]:
         """The methods that phases may call: `update`, if the class defines it, and every `update_...`."""
@@ -80,6 +112,12 @@ class RLModule(LightningModule):
         """The optimizers in the order of `configure_optimizers`, without Lightning's wrapper (0.1 ms a step)."""
         found = self.optimizers(use_pl_optimizer=False)
         return found if isinstance(found, list) else [found]
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Blocks are made on the CPU: there Lightning need not look at every tensor of each."""
+        if device.type == "cpu":
+            return batch
+        return super().transfer_batch_to_device(batch, device, dataloader_idx)
 
     def training_step(self, block: Block, batch_idx: int) -> None:
         data = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -148,10 +186,17 @@ class RLModule(LightningModule):
     def test_step(self, batch: Any, batch_idx: int) -> None:
         self._evaluate_once()
 
+    @torch.no_grad()
     def _evaluate_once(self) -> None:
         data = self.trainer.datamodule  # type: ignore[attr-defined]
+        if not self.acts:
+            self.assessed = self.report(data)
+            return
         count = data.schedule.run.eval_episodes
-        self.evaluated = self.play(data.eval_envs(count), count, derive(data.seed, "test"))
+        envs = data.eval_envs(count)
+        self.evaluated = None if envs is None else self.play(envs, count, derive(data.seed, "test"))
+        if self.evaluated is None:
+            return
         self.log_dict(summarize(self.evaluated), batch_size=1)
 
 

@@ -14,6 +14,8 @@ from rl_lightning.algorithms.step import step
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.policy import squashed_sample, standard_noise
 from rl_lightning.functional.value import polyak_, td_target
+from rl_lightning.models.policy import SquashedGaussianPolicy
+from rl_lightning.models.provided import Provided
 from rl_lightning.networks.actors import SquashedGaussianActor
 from rl_lightning.networks.base import Network, feed_forward
 from rl_lightning.networks.critics import QEnsemble
@@ -39,6 +41,7 @@ class SAC(RLModule):
         n_step: Rewards summed before bootstrapping.
         target_rate: Share of the critics that the slow ones take over at each update.
         alpha: Temperature: a number keeps it fixed, null learns it.
+        initial_alpha: Where a learned temperature starts.
         target_entropy: Entropy that the learned temperature holds; null: minus the number of action dimensions.
         actor_every: Critic updates per actor update (the actor then makes as many steps at once).
         max_grad_norm: Gradients are scaled down to this norm; null never.
@@ -62,6 +65,7 @@ class SAC(RLModule):
         n_step: int = 1,
         target_rate: float = 0.005,
         alpha: float | None = None,
+        initial_alpha: float = 1.0,
         target_entropy: float | None = None,
         actor_every: int = 1,
         max_grad_norm: float | None = None,
@@ -76,6 +80,7 @@ class SAC(RLModule):
         self.gamma, self.n_step, self.target_rate = gamma, n_step, target_rate
         self.critic_subset, self.actor_every, self.max_grad_norm = critic_subset, actor_every, max_grad_norm
         network = network or MLP(hidden=[256, 256], activation="relu", init="default")
+        self.network = network
         self.actor = SquashedGaussianActor(feed_forward(network, spec), spec.action_dim)
         hidden = critic_hidden or [256, 256]
         # Pixels are seen through an encoder of the critics' own; the actor never trains it.
@@ -86,7 +91,9 @@ class SAC(RLModule):
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
         self.encoder_slow = copy.deepcopy(self.encoder).requires_grad_(False)
         self.learn_alpha = alpha is None
-        self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha or 1.0)), requires_grad=self.learn_alpha)
+        self.log_alpha = nn.Parameter(
+            torch.tensor(math.log(alpha or initial_alpha)), requires_grad=self.learn_alpha
+        )
         self.target_entropy = float(-spec.action_dim) if target_entropy is None else target_entropy
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
@@ -137,8 +144,8 @@ class SAC(RLModule):
         action, log_prob = squashed_sample(mean, log_std, torch.randn_like(mean))
         with torch.no_grad():
             features = self.encoder(batch.obs)
-        q = self.q(features, action)
-        value = q.amin(0) if self.critic_subset is None else q.mean(0)
+        whole = self.critic_subset is None
+        value = self.q.lowest(features, action) if whole else self.q(features, action).mean(0)
         loss = (self.log_alpha.exp().detach() * log_prob - value).mean()
         step(optimizer, loss, self.max_grad_norm)
         entropy = -log_prob.detach().mean()
@@ -150,6 +157,14 @@ class SAC(RLModule):
         polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
         if not isinstance(self.encoder, nn.Identity):
             polyak_(list(self.encoder_slow.parameters()), list(self.encoder.parameters()), self.target_rate)
+
+    def provides(self) -> dict[str, Provided]:
+        """The actor as a policy of its own, where it is a plain network of flat observations."""
+        if not isinstance(self.network, MLP) or len(self.spec.obs_shape) != 1:
+            return {}
+        sizes = {"obs_dim": self.spec.obs_shape[0], "action_dim": self.spec.action_dim}
+        shape = {name: getattr(self.network, name) for name in ("hidden", "activation", "layer_norm")}
+        return {"policy": SquashedGaussianPolicy.described("actor.", sizes | shape)}
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer.build

@@ -62,12 +62,15 @@ class RingBuffer:
 
     def add(self, steps: Steps) -> None:
         for start in range(0, len(steps.obs), self.capacity // self.num_envs):
-            packed = self._pack(steps, slice(start, start + self.capacity // self.num_envs))
-            head, count = self.written % self.capacity, len(packed)
-            first = min(count, self.capacity - head)
-            self.rows[head : head + first] = packed[:first]
-            self.rows[: count - first] = packed[first:]
-            self.written += count
+            self.push(self._pack(steps, slice(start, start + self.capacity // self.num_envs)))
+
+    def push(self, packed: Tensor) -> None:
+        """Writes at most `capacity` packed rows over the oldest ones."""
+        head, count = self.written % self.capacity, len(packed)
+        first = min(count, self.capacity - head)
+        self.rows[head : head + first] = packed[:first]
+        self.rows[: count - first] = packed[first:]
+        self.written += count
 
     def _pack(self, steps: Steps, times: slice) -> Tensor:
         length, n = steps.obs[times].shape[:2]

@@ -165,7 +165,8 @@ class SaveCheckpoints(Callback):
             "return": self.evaluation.best[1],
         }
         path = self.generations.folder / "best.ckpt"
-        write_file({"state_dict": module.state_dict(), **described}, path)
+        provides = {name: part._asdict() for name, part in module.provides().items()}
+        write_file({"state_dict": module.state_dict(), "provides": provides, **described}, path)
         write_json(described, path.with_suffix(".json"))
 
     def _recall_best(self, clock: str) -> None:

@@ -15,6 +15,7 @@ from rl_lightning.callbacks.evaluation import Evaluate
 from rl_lightning.callbacks.loggers import LogConfig
 from rl_lightning.callbacks.metrics import EmitMetrics
 from rl_lightning.callbacks.progress import Progress
+from rl_lightning.callbacks.provenance import RecordData
 from rl_lightning.callbacks.video import RecordVideo
 
 
@@ -29,7 +30,7 @@ def default_callbacks(
     """Emit, evaluate, decide whether to stop, save, close, show: each looks at what those before it found."""
     metrics, evaluation, control = EmitMetrics(log.every), Evaluate(str(folder)), Control(report)
     saving = SaveCheckpoints(str(folder), evaluation, str(resume_from) if resume_from else None)
-    found: list[Callback] = [metrics, evaluation]
+    found: list[Callback] = [RecordData(report), metrics, evaluation]
     if log.videos:
         found.append(RecordVideo(str(folder), log.videos))
     if debug:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, Trainer
 
 from rl_lightning import ranks
@@ -52,11 +53,17 @@ class Evaluate(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         before, self.seen, self.is_best = self.seen, schedule.now, False
-        if crossed(before, schedule.now, schedule.run.eval_every) or schedule.evaluate_now:
-            self.evaluate(trainer, pl_module, final=False)
+        due = crossed(before, schedule.now, schedule.run.eval_every) or schedule.evaluate_now
+        if pl_module.acts:
+            if due:
+                self.evaluate(trainer, pl_module, final=False)
+        elif due or schedule.finished:  # a model's last weights are weighed before they are saved
+            self.assess(trainer, pl_module)
 
     def evaluate(self, trainer: Trainer, module: Any, final: bool) -> None:
         data = trainer.datamodule  # type: ignore[attr-defined]
+        if not module.acts:
+            return
         wanted = data.schedule.run.eval_episodes
         if data.schedule.evaluate_now and data.view.phase.num_episodes:
             wanted = data.view.phase.num_episodes
@@ -68,14 +75,32 @@ class Evaluate(Callback):
         played = module.play(envs, share, derive(data.seed, f"eval/{now}", trainer.global_rank))
         episodes = [episode for part in ranks.gather_objects(played) for episode in part]
         summary = summarize(episodes)
-        self.last_at = now
-        self.history.append((now, summary["eval/return"]))
-        self.is_best = self.best is None or summary["eval/return"] > self.best[1]
-        if self.is_best:
-            self.best = self.history[-1]
+        summary |= data.scores(summary)
+        self._keep(now, summary["eval/return"])
         if trainer.is_global_zero:
             self._append(data.schedule.env_step, data.schedule.update, episodes, final)
         emit(trainer, summary)
+
+    def assess(self, trainer: Trainer, module: Any) -> None:
+        """A model on held-out rows; it may keep its weights, or find that it has learned enough."""
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        modes = [(part, part.training) for part in module.modules()]
+        module.eval()
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            metrics = module.assess(data)
+            module.heed(metrics)
+        for part, training in modes:
+            part.training = training
+        data.schedule.converged = module.finished
+        self._keep(data.schedule.now, metrics["eval/score"])
+        emit(trainer, metrics)
+
+    def _keep(self, now: int, score: float) -> None:
+        self.last_at = now
+        self.history.append((now, score))
+        self.is_best = self.best is None or score > self.best[1]
+        if self.is_best:
+            self.best = self.history[-1]
 
     def _append(self, env_step: int, update: int, episodes: list[EpisodeStats], final: bool) -> None:
         with self.path.open("a") as file:

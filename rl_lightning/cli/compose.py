@@ -176,8 +176,23 @@ def merge(below: Config, above: Config, at: str = "") -> Config:
         old = result.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
             result[key] = merge(old, value, f"{at}.{key}".lstrip("."))
+        elif key == "stages" and not at and isinstance(old, list) and isinstance(value, list):
+            result[key] = merge_stages(old, value)
         else:
             result[key] = copy.deepcopy(value)
+    return result
+
+
+def merge_stages(below: list[Any], above: list[Any]) -> list[Any]:
+    """Stages of the same name merge in their place, new ones come after."""
+    result = copy.deepcopy(below)
+    places = {stage.get("name"): i for i, stage in enumerate(result) if isinstance(stage, dict)}
+    for stage in above:
+        place = places.get(stage.get("name")) if isinstance(stage, dict) else None
+        if place is None:
+            result.append(copy.deepcopy(stage))
+        else:
+            result[place] = merge(result[place], stage, "stages")
     return result
 
 

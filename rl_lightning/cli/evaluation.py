@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rl_lightning.cli.compose import compose
 from rl_lightning.cli.flags import Parsed, parse
 from rl_lightning.cli.options import OWN_SWITCHES
+from rl_lightning.cli.results import note_result
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.experiments.runs import Run, now, resolve, write_json
 
@@ -33,25 +34,88 @@ def validate(words: list[str]) -> int:
     agent = load(parse(words, TAKES, OWN_SWITCHES, config=True, command="validate"), "last", None)
     trainer = agent.cli.make_trainer([], [], limit_val_batches=1)
     trainer.validate(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
-    print(statistics(agent.title, agent.cli.model.evaluated))
+    if not agent.cli.model.acts:
+        print(table(agent.title, agent.cli.model.assessed))
+        return 0
+    print(statistics(agent.title, played(agent)))
     return 0
 
 
+def played(agent: Agent) -> list[Any]:
+    """The episodes of the evaluation; without an env there are none to tell of."""
+    found: list[Any] | None = agent.cli.model.evaluated
+    if found is None:
+        raise ConfigError(
+            f"{type(agent.cli.datamodule).__name__} names no env to play in; give one: --data.env.id Hopper-v5"
+        )
+    return found
+
+
 def test(words: list[str]) -> int:
-    parsed = parse(words, TAKES, OWN_SWITCHES, config=True, command="test")
+    takes = (*TAKES, "noise_rates", "noise_scales")
+    parsed = parse(words, takes, (*OWN_SWITCHES, "noise"), config=True, command="test")
     if not parsed.words:
         raise ConfigError("rl test needs a run; see them with: rl list")
     agent = load(parsed, "best", TEST_EPISODES)
     trainer = agent.cli.make_trainer([], [], limit_test_batches=1)
     trainer.test(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
-    episodes = agent.cli.model.evaluated
-    print(statistics(agent.title, episodes))
-    if agent.run is not None:
-        path = Path(parsed.get("output") or agent.run.folder / "test.json")
+    assert agent.run is not None
+    model, data = agent.cli.model, agent.cli.datamodule
+    result: dict[str, Any] = {"checkpoint": agent.title, "made": now()}
+    if model.acts:
+        episodes = played(agent)
+        print(statistics(agent.title, episodes))
         rows = [{"return": e.episode_return, "length": e.length, "seed": e.seed, **e.extra} for e in episodes]
-        write_json(path, {"checkpoint": agent.title, "made": now(), **numbers(episodes), "episodes": rows})
-        print(path)
+        found = numbers(episodes)
+        scores = data.scores({"eval/return": found["mean"]})
+        more = {"scores": {k.removeprefix("eval/"): v for k, v in scores.items()}} if scores else {}
+        more |= data.examine(model)
+        if more:
+            print(table("", more))
+        result |= {**found, **more, "episodes": rows}
+        note_result(agent.run, agent.cli, found["mean"], found["length"], len(episodes))
+        if parsed.has("noise"):
+            result["noise"] = noise_grid(parsed, agent, len(episodes))
+    else:
+        print(table(agent.title, model.assessed))
+        result |= model.assessed
+    path = Path(parsed.get("output") or agent.run.folder / "test.json")
+    write_json(path, result)
+    print(path)
     return 0
+
+
+def noise_grid(parsed: Parsed, agent: Agent, episodes: int) -> list[dict[str, Any]]:
+    """The same policy behind noisy sensors and actuators; scales are shares of the data's spread where there are data."""
+    from rl_lightning.rollout.robustness import RATES, SCALES, noise_table, robustness
+
+    data = agent.cli.datamodule
+    if getattr(data, "env", None) is None:
+        raise ConfigError("--noise needs an env to play in; give one: --data.env.id Hopper-v5")
+    rows = getattr(data, "dataset", None)
+    stds = None if rows is None else rows.obs.std(0).tolist()
+    rates, scales = parsed.numbers("noise_rates", RATES), parsed.numbers("noise_scales", SCALES)
+    found = robustness(agent.cli.model, data.env, rates, scales, episodes=episodes, stds=stds)
+    print(noise_table(found))
+    return [row._asdict() for row in found]
+
+
+def table(title: str, groups: dict[str, Any]) -> str:
+    """Numbers by name, groups indented below their own."""
+    lines = [title] if title else []
+    plain = {key: value for key, value in groups.items() if not isinstance(value, dict)}
+    width = max((len(key) for key in plain), default=0)
+    lines += [f"{key.removeprefix('eval/'):<{width}}  {_number(value)}" for key, value in plain.items()]
+    for key, value in groups.items():
+        if isinstance(value, dict):
+            lines += [f"{key}:", *(f"  {line}" for line in table("", value).splitlines())]
+    return "\n".join(lines)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "  ".join(_number(item) for item in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def play(words: list[str]) -> int:

@@ -148,7 +148,7 @@ def _unknown_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], opt
         ]
     else:
         choices = list(catalog.registry())
-    hint = did_you_mean(name, choices) or "; a class of your own needs --import PACKAGE"
+    hint = did_you_mean(name, choices) + " (a class of your own needs --import PACKAGE)"
     return f"{_at(leaf)}there is no class '{name}'{hint}"
 
 

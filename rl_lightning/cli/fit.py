@@ -14,6 +14,7 @@ from rl_lightning.cli.compose import Config, compose
 from rl_lightning.cli.flags import Parsed, normalize, parse, seed_list
 from rl_lightning.cli.meet import launched, meet
 from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
+from rl_lightning.cli.provide import provide_data
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.changes import differences
 from rl_lightning.experiments.names import check_run_name, slug
@@ -158,6 +159,7 @@ def train(
         from rl_lightning.cli.start import start_from
 
         start = start_from(cli.config.ckpt_path, cli.config.resume_mode, parsed.has("reset_lr"))
+    provide_data(cli.config)
     cli.build()
     meet()
     fresh = run is None and is_first()

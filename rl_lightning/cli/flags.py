@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rl_lightning.errors import ConfigError
@@ -51,6 +51,16 @@ class Parsed:
         if not re.fullmatch(r"-?\d{1,12}", text) or int(text) < least:
             raise ConfigError(f"--{name} takes a whole number of at least {least}, not '{text}'")
         return int(text)
+
+    def numbers(self, name: str, default: Sequence[float]) -> list[float]:
+        """A list like 0.1,1."""
+        text = self.get(name)
+        if text is None:
+            return list(default)
+        try:
+            return [float(part) for part in text.split(",")]
+        except ValueError:
+            raise ConfigError(f"--{name} takes numbers with commas between them, not '{text}'") from None
 
 
 def normalize(words: list[str]) -> list[str]:

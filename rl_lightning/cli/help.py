@@ -6,6 +6,8 @@ import shutil
 import textwrap
 from importlib import metadata
 
+from rl_lightning.cli.desk_help import TEXTS as DESK
+
 OVERVIEW = """\
 rl: train, evaluate and look after reinforcement learning runs
 
@@ -19,7 +21,16 @@ usage: rl COMMAND [options]
   predict    write a run's actions to .npz
   play       episodes, statistics and an mp4
   plot       learning curve as PNG and in the terminal
-  list       runs, or: rl list configs | algorithms | envs
+  list       runs, or: rl list groups | pipelines | configs | algorithms | envs
+  show       one run: scores, what differs from its config, checkpoints, how to go on
+  compare    runs or groups of seeds side by side, with intervals; --plot draws them
+  export     the same as LaTeX, CSV, JSON or Markdown; or a policy as ONNX
+  report     the same as one page to send, with curves, videos and configs
+  cleanup    make room: drop checkpoints of runs that are neither good nor recent
+  data       recorded data: list, info, check, make, convert, get, publish
+  sweep      many settings of one config, by grid or Optuna
+  watch      a run's curve and status while it trains
+  tensorboard   on 127.0.0.1
   doctor     what is installed, what does not fit, and the line that repairs it
 
 rl COMMAND --help says more. Options may be written with - or _. Runs live in ./lightning_logs (or $RL_LOGS).
@@ -104,6 +115,8 @@ Evaluates a run's best checkpoint on 20 fresh seeds, none of which it was chosen
 
   --checkpoint best|last|PATH   (default best)
   --episodes N                  (default 20)
+  --noise                       also behind noisy sensors and actuators: a table of rates and scales
+  --noise_rates 0.1,1  --noise_scales 0.01,0.05,0.1,0.3
 """
     + _CONFIG,
     "predict": """\
@@ -143,19 +156,85 @@ Learning curves of runs: a PNG, and the same in the terminal. The name of a grou
   --metric NAME           (default eval/return)
   --output FILE.png       (default <run>/curve.png)
 """,
-    "list": """\
-usage: rl list [configs | algorithms | envs] [WORD...] [options]
+    "data": """\
+usage: rl data list | info | check | make | convert | get | publish ...
 
-Without a word: the runs here, with algorithm, env, status, env_step, best and last-10 score.
+Recorded experience, by name: d4rl/hopper-medium-v2, minari/mujoco/hopper/medium-v0, local/hopper-medium, or a path of
+an .hdf5, .npz or .pt file. Data live in $RL_DATA_DIR (rl data list says where); D4RL's own folder is looked in, too.
 
-  rl list
-  rl list configs cartpole
-  rl list algorithms PPO        its options
-  rl list envs Hopper
+  rl data list                            what is there: rows, episodes, mean return, MB
+  rl data info local/hopper-medium        shapes, metadata, reference returns, checksum
+  rl data check d4rl/hopper-medium-v2     episodes, returns, ends, NaNs, jumps, shifted next observations, actions, rule
+  rl data make local/hopper-medium --rows 100000
+  rl data make local/hopper-medium-replay --run sac-hopper-1
+  rl data convert old.npz new.hdf5        also from .json, and from .pkl that holds nothing but plain arrays
+  rl data get d4rl/hopper-medium-v2       downloads; nothing else here ever does
+  rl data publish sac-hopper-1 --level medium
 
-  --filter KEY=VALUE      runs whose record says so, e.g. algorithm=SAC (repeatable)
-  --sort KEY              by best, last10, env_step, name, created ...
-  --format text|json
+levels of make: random, medium, expert, medium-expert, medium-replay; -narrow (little noise) and -sparse (few rows of
+high reward) may follow. Envs: hopper, halfcheetah, walker2d, pendulum; others with --env.
+
+  --format text|json      of list and info
+  --all                   list: also what can be fetched
+  --rows N                make: rows to record (default 100000, narrow 30000; of a replay: all)
+  --seed N                make: (default 0)
+  --run RUN               make: record from a run, or take its replay where the name says replay
+  --checkpoint NAME       make, publish: best, last or step-N (default best; of a replay: last)
+  --env ID                make: the env, where the name does not say it; convert: what the metadata say
+  --num_envs N            make: envs that play at a time
+  --greedy                make: the policy's mode instead of samples
+  --force                 make: replace a data set of that name
+  --drop_bad              convert: leave out rows with NaN or infinite numbers
+  --action_low X          convert: with --action_high, the bounds that are mapped onto [-1, 1]
+  --action_high X
+  --url URL               get: another server
+  --level NAME            publish: what the policy is called
+  --output FILE           publish: (default <data folder>/policies/<env>-<level>.safetensors)
+  --episodes N            publish: played to measure its return (default 20)
+""",
+    "sweep": """\
+usage: rl sweep --config NAME|FILE [options]
+
+Trains one config with many settings: all points of a grid, or settings that Optuna draws. Ctrl-C saves, and the same
+command goes on; several processes or machines may work on one sweep. Writes best.yaml, an ordinary config.
+
+  rl sweep --config sweep/ppo-cartpole
+  rl sweep --config sweep/ppo-cartpole-optuna --trials 50 --jobs 2
+
+  --trials N              how many (Optuna; more than before goes on)
+  --jobs N                trainings at a time in this process, or workers of a launcher
+  --name NAME             of the sweep (default: its file's name)
+  --storage URL           sqlite (default) and journal lie in the sweep's folder; or postgresql://..., mysql://...
+  --launcher submitit     send the workers to a SLURM cluster
+  --hours H               stop after so long; the same command goes on
+  --export_best N         also best-2.yaml to best-N.yaml
+  --import PACKAGE        as for rl fit
+  --no_plots              draw nothing
+  --dry_run               what would be trained; trains nothing
+  --list                  the sweeps here
+""",
+    "watch": """\
+usage: rl watch RUN [options]
+
+A run while it trains: curve, clocks, speed, time left, alerts. Also a pipeline, a group of seeds or a sweep. Ctrl-C ends
+the watching, not the run.
+
+  rl watch ppo-cartpole-1
+  rl watch ppo-cartpole-1 --metric train/loss
+
+  --metric NAME           (default eval/return)
+  --interval SECONDS      between two looks (default 2)
+  --once                  look once
+""",
+    "tensorboard": """\
+usage: rl tensorboard [RUN...] [--port N]
+
+TensorBoard on 127.0.0.1, of some runs or of all.
+
+  rl tensorboard
+  rl tensorboard ppo-cartpole-1 --port 6007
+
+  --port N                (default 6006)
 """,
     "doctor": """\
 usage: rl doctor [--deep]
@@ -164,6 +243,7 @@ Versions, device, cores, memory and extras, what is known not to fit together, a
 
   --deep      import, step and render an env of each suite (a minute)
 """,
+    **DESK,
 }
 
 

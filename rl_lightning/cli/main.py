@@ -24,6 +24,15 @@ COMMANDS = {
     "play": "rl_lightning.cli.evaluation:play",
     "plot": "rl_lightning.cli.tools:plot",
     "list": "rl_lightning.cli.tools:list_things",
+    "show": "rl_lightning.cli.show:show",
+    "compare": "rl_lightning.cli.desk:compare",
+    "export": "rl_lightning.cli.desk:export",
+    "report": "rl_lightning.cli.desk:report",
+    "cleanup": "rl_lightning.cli.desk:cleanup",
+    "data": "rl_lightning.cli.data:data",
+    "sweep": "rl_lightning.cli.sweep:sweep",
+    "watch": "rl_lightning.cli.watch:watch",
+    "tensorboard": "rl_lightning.cli.watch:tensorboard",
     "doctor": "rl_lightning.cli.tools:doctor",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from rl_lightning.cli.compose import Config, fill_variables, find, load, merge, 
 from rl_lightning.cli.fit import is_first, join, parse_config, start_record_of, stem_of, write_config
 from rl_lightning.cli.flags import Parsed
 from rl_lightning.cli.meet import meet
+from rl_lightning.cli.provide import provide_data
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name
 from rl_lightning.experiments.runs import Run, claim, redact
@@ -91,7 +93,10 @@ def show(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
     from rl_lightning.cli.dry_run import describe
 
     for job in jobs:
-        cli = parse_config(job.config, stage_flags(parsed, job, flags))
+        config = copy.deepcopy(job.config)
+        for dotted, source in job.takes.items():
+            set_key(config, dotted, f"product of {source}")
+        cli = parse_config(config, stage_flags(parsed, job, flags))
         print(f"# stage {job.key}" + "".join(f" · {key} from {source}" for key, source in job.takes.items()))
         plain = yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip()
         print((describe(cli, []) if parsed.has("dry_run") else plain) + "\n")
@@ -157,6 +162,7 @@ def fit_stage(run: Run, config: Config, parsed: Parsed, before: Path | None, tit
         start = start_from(str(before), "warm_start_optimizer")
     else:
         start = start_from(cli.config.ckpt_path, cli.config.resume_mode)
+    provide_data(cli.config)
     cli.build()
     if is_first():
         write_config(run, saved)

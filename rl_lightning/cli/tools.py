@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
-from rl_lightning.cli.flags import Parsed, parse
+from rl_lightning.cli import desk
+from rl_lightning.cli.flags import parse
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments import catalog, runs
+from rl_lightning.experiments import catalog
 from rl_lightning.experiments.names import did_you_mean
+from rl_lightning.experiments.select import choose
 
-KINDS = ("configs", "algorithms", "envs", "runs")
+table = desk.table
+KINDS = ("configs", "algorithms", "envs", "runs", "groups", "pipelines")
 
 
 def list_things(words: list[str]) -> int:
-    parsed = parse(words, takes=("filter", "sort", "format"), command="list")
-    if (parsed.get("format") or "text") not in ("text", "json"):
-        raise ConfigError(f"--format takes text or json, not '{parsed.get('format')}'")
+    parsed = parse(words, takes=desk.LIST_TAKES, switches=("reverse",), command="list")
     kind, search = (parsed.words[0], parsed.words[1:]) if parsed.words else ("runs", [])
     if kind not in KINDS:
         hint = did_you_mean(kind, KINDS) or f"; one of: {', '.join(KINDS)}"
         raise ConfigError(f"rl list knows no '{kind}'{hint}")
-    if kind == "runs":
-        return _show(
-            run_rows(parsed), parsed, "no runs here yet; start one with: rl fit --config ppo/cartpole"
-        )
+    form = parsed.get("format") or "table"
+    if form not in desk.LIST_FORMATS:
+        raise ConfigError(f"--format takes table, json or csv, not '{form}'")
+    if kind in desk.ROWS:
+        return desk.list_runs(parsed, kind)
     if kind == "algorithms" and len(search) == 1 and catalog.find(search[0]):
         from rl_lightning.cli.help import class_help
 
@@ -39,7 +38,8 @@ def list_things(words: list[str]) -> int:
         for row in rows
         if all(word.lower() in " ".join(map(str, row.values())).lower() for word in search)
     ]
-    return _show(wanted, parsed, f"nothing among {len(rows)} {kind} has '{' '.join(search)}'")
+    desk.show_rows(wanted, form, f"nothing among {len(rows)} {kind} has '{' '.join(search)}'")
+    return 0
 
 
 def config_rows() -> list[dict[str, Any]]:
@@ -62,68 +62,6 @@ def env_rows() -> list[dict[str, Any]]:
     from rl_lightning.experiments.env_index import environments
 
     return [{"env": name, "suite": suite, "needs": needs} for name, suite, needs in environments()]
-
-
-def run_rows(parsed: Parsed) -> list[dict[str, Any]]:
-    records = [{"name": folder.name, **runs.Run(folder).read()} for folder in runs.folders()]
-    for record in records:
-        if record.get("status") == "running" and record.get("pid") and not runs.alive(record):
-            record["status"] = "stopped"  # killed before it could say so; `rl resume` goes on
-    for text in parsed.all("filter"):
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"--filter takes KEY=VALUE, not '{text}'")
-        records = [record for record in records if _matches(record.get(key), value)]
-    key = {"eval/return": "best"}.get(parsed.get("sort") or "", parsed.get("sort") or "")
-    if key:
-        if records and not any(key in record for record in records):
-            raise ConfigError(f"--sort {key}: no run has it{did_you_mean(key, records[0])}")
-        records.sort(
-            key=lambda record: _order(record.get(key)), reverse=key in ("best", "last10", "env_step")
-        )
-    if (parsed.get("format") or "text") == "json":
-        return records
-    columns = ("name", "algorithm", "env", "seed", "status", "env_step", "best", "last10")
-    return [{column: record.get(column) for column in columns} for record in records]
-
-
-def _matches(have: Any, wanted: str) -> bool:
-    return any(str(item).lower() == wanted.lower() for item in (have if isinstance(have, list) else [have]))
-
-
-def _order(value: Any) -> tuple[int, float, str]:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return 1, float(value), ""
-    return 0, 0.0, str(value or "")
-
-
-def _show(rows: list[dict[str, Any]], parsed: Parsed, nothing: str) -> int:
-    if (parsed.get("format") or "text") == "json":
-        print(json.dumps(rows, indent=2, default=str))
-    elif not rows:
-        print(nothing)
-    else:
-        print(table(rows))
-    return 0
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Columns as wide as they need; the last one is cut at the terminal's edge."""
-    columns = list(rows[0])
-    cells = [[cell(row.get(column)) for column in columns] for row in rows]
-    widths = [max(len(column), *(len(line[i]) for line in cells)) for i, column in enumerate(columns)]
-    edge = shutil.get_terminal_size((140, 20)).columns if sys.stdout.isatty() else 10_000
-    lines = []
-    for line in [columns, *cells]:
-        text = "  ".join(word.ljust(width) for word, width in zip(line, widths, strict=True)).rstrip()
-        lines.append(text if len(text) <= edge else text[: edge - 1] + "…")
-    return "\n".join(lines)
-
-
-def cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1f}" if isinstance(value, float) else str(value)
 
 
 def doctor(words: list[str]) -> int:
@@ -154,7 +92,7 @@ def plot(words: list[str]) -> int:
     from rl_lightning.experiments import plot as plots
 
     metric = parsed.get("metric") or "eval/return"
-    chosen = [run for word in parsed.words for run in runs.resolve_group(word)]
+    chosen = [run for members in choose(parsed.words).values() for run in members]
     curves = [plots.read_curve(run, metric) for run in chosen]
     print(plots.in_characters(curves, metric))
     output = parsed.get("output")

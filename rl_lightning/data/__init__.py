@@ -1,7 +1,9 @@
 """The DataModules; importing this package is what makes their names known to a YAML."""
 
+from rl_lightning.data.model_rollout import ModelRolloutData
 from rl_lightning.data.module import RLData
+from rl_lightning.data.offline import OfflineData
 from rl_lightning.data.on_policy import OnPolicyData
 from rl_lightning.data.online import OnlineData
 
-__all__ = ["OnPolicyData", "OnlineData", "RLData"]
+__all__ = ["ModelRolloutData", "OfflineData", "OnPolicyData", "OnlineData", "RLData"]

@@ -128,6 +128,14 @@ class RLData(LightningDataModule):
     def feedback(self, block: Block, priorities: torch.Tensor) -> None:
         """Takes what the update rule says about the rows it saw, e.g. how wrong it was about each."""
 
+    def scores(self, summary: dict[str, float]) -> dict[str, float]:
+        """More numbers about an evaluation, e.g. its return on a data set's own scale."""
+        return {}
+
+    def examine(self, module: Any) -> dict[str, Any]:
+        """What `rl test` tells besides the episodes: numbers by name, or groups of them."""
+        return {}
+
     def eval_envs(self, episodes: int) -> Any:
         """A vector of envs for evaluation, kept between calls; None where there is no env."""
         return None

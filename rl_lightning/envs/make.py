@@ -41,7 +41,7 @@ class EnvConfig:
         noise: sensor and actuator noise.
         rescale_actions: actions in [-1, 1] are mapped onto the env's finite bounds.
         clip_rewards: the learner sees the sign of the reward; records stay raw.
-        track: info keys recorded per episode (mean; whether ever true for a success).
+        track: info keys recorded per episode (mean; whether ever true for a success or a fall).
         worker_timeout: seconds before a silent worker of an async vector env counts as hung.
         worker_start: how async workers start (fork, forkserver, spawn); the system's default if none.
     """
@@ -54,7 +54,7 @@ class EnvConfig:
     noise: Noise | None = None
     rescale_actions: bool = True
     clip_rewards: bool = False
-    track: list[str] = field(default_factory=lambda: ["x_velocity", "success", "is_success"])
+    track: list[str] = field(default_factory=lambda: ["x_velocity", "success", "is_success", "fell"])
     worker_timeout: float = 300.0
     worker_start: str | None = None
 

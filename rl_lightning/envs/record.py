@@ -37,7 +37,7 @@ class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
         env: the wrapped env.
         env_id: name used in errors.
         index: position among parallel envs, used in errors.
-        track: info keys averaged over an episode (keys with "success" in their name: true if ever true).
+        track: info keys averaged over an episode (a success or a fall: true if ever true).
         rescale_actions: map [-1, 1] onto finite action bounds.
         clip_rewards: hand out the sign of the reward; the record keeps the raw one.
         time_limit: truncate after this many env steps.
@@ -176,10 +176,10 @@ class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def _note(self, key: str, value: float) -> None:
         total = self.sums.get(key, 0.0)
-        self.sums[key] = max(total, value) if "success" in key else total + value
+        self.sums[key] = max(total, value) if _is_event(key) else total + value
 
     def _episode(self) -> dict[str, float]:
-        means = {key: total if "success" in key else total / self.calls for key, total in self.sums.items()}
+        means = {key: total if _is_event(key) else total / self.calls for key, total in self.sums.items()}
         return {"return": self.episode_return, "length": self.length, **means}
 
     def _mask(self, info: dict[str, Any]) -> NDArray[np.bool_]:
@@ -196,3 +196,8 @@ class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
         return EnvError(
             f"{self.env_id} (env {self.index}) raised at {where}: {type(error).__name__}: {error}"
         )
+
+
+def _is_event(key: str) -> bool:
+    """What happens once in an episode and counts whenever it did."""
+    return "success" in key or key == "fell"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from rl_lightning.errors import DataError
-from rl_lightning.experiments.names import did_you_mean
+from rl_lightning.experiments.metrics_file import CLOCKS, find_column, header, read_columns, seconds
 from rl_lightning.experiments.runs import Run
 
-CLOCKS = ("env_step", "update", "step")
+# Okabe and Ito's colours: told apart by the colour-blind; dashes tell them apart in print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+DASHES: tuple[tuple[int, ...], ...] = ((), (6, 2), (2, 2), (8, 2, 2, 2), (4, 1, 1, 1, 1, 1))
+
+
+def style(number: int) -> tuple[str, tuple[int, ...]]:
+    """Colour and dashes of the curve with this number; no two of the first forty are alike."""
+    return COLOURS[number % len(COLOURS)], DASHES[(number // len(COLOURS) + number) % len(DASHES)]
 
 
 class Curve(NamedTuple):
@@ -25,33 +30,36 @@ class Curve(NamedTuple):
     y: list[float]
 
 
-def read_curve(run: Run, metric: str = "eval/return") -> Curve:
-    """A metric from metrics.csv, by the run's public clock."""
+def read_curve(run: Run, metric: str = "eval/return", against: str | None = None) -> Curve:
+    """A metric from metrics.csv, by the run's public clock, another of its clocks, or `time` in seconds.
+
+    `reward` and `loss` stand for the run's score and loss, whatever they are called.
+    """
     path = run.folder / "metrics.csv"
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            columns = list(reader.fieldnames or [])
-            if metric not in columns:
-                known = [column for column in columns if column not in CLOCKS]
-                hint = did_you_mean(metric, known) or f" (it has {', '.join(known[:8])})"
-                raise DataError(f"run '{run.name}' has no metric '{metric}'{hint}")
-            clock = next((name for name in CLOCKS if name in columns), columns[0])
-            points = [(_number(row.get(clock)), _number(row.get(metric))) for row in reader]
+        columns = header(path)
+        name = find_column(metric, columns, run.name)
+        rates = ("time/env_steps_per_s", "time/updates_per_s") if against == "time" else ()
+        read = read_columns(path, {name, *CLOCKS, *rates, columns[0]})
     except FileNotFoundError:
         raise DataError(f"run '{run.name}' has no metrics yet ({path} is missing)") from None
-    pairs = sorted((x, y) for x, y in points if x is not None and y is not None)
+    clock = "seconds" if against == "time" else _clock(against, read, run.name)
+    places = seconds(read) if against == "time" else read[clock]
+    found = zip(places, read[name], strict=True)
+    pairs = sorted(((x, y) for x, y in found if x is not None and y is not None), key=lambda pair: pair[0])
     if not pairs:
         raise DataError(f"run '{run.name}' has no value of '{metric}' yet")
     return Curve(run.name, clock, [x for x, _ in pairs], [y for _, y in pairs])
 
 
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text else None
-    except ValueError:
-        return None
-    return value if value is not None and math.isfinite(value) else None
+def _clock(against: str | None, columns: Mapping[str, Sequence[float | None]], run: str) -> str:
+    """The clock asked for; else env_step, or update where no env was stepped."""
+    known = [name for name in CLOCKS if name in columns]
+    if against is None:
+        return next((name for name in known if any(columns[name])), (known or list(columns))[0])
+    if against not in known:
+        raise DataError(f"run '{run}' has no clock '{against}' (it has {', '.join([*known, 'time'])})")
+    return against
 
 
 def read_episodes(run: Run) -> list[dict[str, object]]:
@@ -90,6 +98,50 @@ def save_png(curves: Sequence[Curve], metric: str, path: Path) -> Path:
     figure.savefig(path)
     pyplot.close(figure)
     return path
+
+
+class Band(NamedTuple):
+    """Several runs as one curve: their mean at each place, and the interval it lies in."""
+
+    label: str
+    clock: str
+    x: list[float]
+    y: list[float]
+    low: list[float]
+    high: list[float]
+    runs: int
+
+
+def save_bands(bands: Sequence[Band], metric: str, path: Path) -> Path:
+    """A picture of groups: one colour and dash each, means with their 95 % intervals."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.2, 4.2), dpi=140)
+    for number, band in enumerate(bands):
+        colour, dashes = style(number)
+        line = (0, dashes) if dashes else "-"
+        axes.plot(band.x, band.y, color=colour, linestyle=line, linewidth=1.5, label=plain_label(band))
+        if band.runs > 1:
+            axes.fill_between(band.x, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
+    axes.set_xlabel(bands[0].clock, parse_math=False)
+    axes.set_ylabel(metric, parse_math=False)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    for text in axes.legend(frameon=False, fontsize=8).get_texts():
+        text.set_parse_math(False)  # a name with two dollars in it is no formula
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    pyplot.close(figure)
+    return path
+
+
+def plain_label(band: Band) -> str:
+    label = f"{band.label} ({band.runs} runs)" if band.runs > 1 else band.label
+    return label.lstrip("_") or "run"  # matplotlib hides a label that begins with _
 
 
 MARKS = "●○▲△■□◆◇"

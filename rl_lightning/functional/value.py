@@ -55,3 +55,23 @@ def explained_variance(value: Tensor, target: Tensor) -> Tensor:
 def polyak_(slow_params: Sequence[Tensor], params: Sequence[Tensor], rate: float) -> None:
     """slow += rate * (fast - slow), in place; rate 1 is a copy."""
     torch._foreach_lerp_(list(slow_params), list(params), rate)
+
+
+def expectile_loss(error: Tensor, level: float) -> Tensor:
+    """Mean square of `target - value`, weighted `level` where it is positive and `1 - level` elsewhere."""
+    return (torch.where(error > 0, level, 1.0 - level) * error.square()).mean()
+
+
+def advantage_weight(advantage: Tensor, temperature: float, limit: float) -> Tensor:
+    """exp(temperature * advantage), at most `limit`; finite whatever the advantage is."""
+    return (temperature * advantage).exp().clamp(max=limit)
+
+
+def soft_clipped_q(q: Tensor, low_share: float) -> Tensor:
+    """Between the lowest and the highest critic, `low_share` of the way to the lowest.  [E, ...] -> [...]"""
+    return low_share * q.amin(0) + (1.0 - low_share) * q.amax(0)
+
+
+def inverse_scale(q: Tensor) -> Tensor:
+    """1 / mean |q|, without a gradient: makes a loss in units of value independent of the reward's size."""
+    return 1.0 / q.detach().abs().mean().clamp_min(1e-8)

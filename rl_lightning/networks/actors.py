@@ -144,6 +144,12 @@ def make_policy_head(spec: EnvSpec, in_dim: int, log_std_init: float = 0.0) -> P
     raise ConfigError(f"{spec.env_id}: no policy for actions of kind '{spec.action_kind}'.")
 
 
+def bounded_log_std(raw: Tensor, bounds: tuple[float, float]) -> Tensor:
+    """Any number to a log-std between the bounds, approached softly so that the gradient never dies."""
+    low, high = bounds
+    return low + 0.5 * (high - low) * (raw.tanh() + 1.0)
+
+
 class SquashedGaussianActor(nn.Module):
     """Mean and log-std of a Gaussian before tanh, both from the observation.  [B, *O] -> [B, A], [B, A]
 
@@ -163,5 +169,4 @@ class SquashedGaussianActor(nn.Module):
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = self.linear(self.torso(obs)).chunk(2, -1)
-        low, high = self.log_std_bounds
-        return mean, low + 0.5 * (high - low) * (raw.tanh() + 1.0)
+        return mean, bounded_log_std(raw, self.log_std_bounds)

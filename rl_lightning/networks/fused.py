@@ -22,7 +22,7 @@ class FusedAdam(torch.optim.Adam):
         with torch.no_grad():
             for group, (params, means, squares, steps) in zip(self.param_groups, self._lists, strict=True):
                 beta1, beta2 = group["betas"]
-                torch._foreach_add_(steps, 1)
+                torch._foreach_add_(steps, 1.0)
                 torch._fused_adam_(
                     params,
                     [p.grad for p in params],

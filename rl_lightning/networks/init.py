@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 from torch import nn
 
@@ -10,12 +12,12 @@ from rl_lightning.errors import ConfigError
 
 RELU_GAIN = math.sqrt(2.0)
 INITS = ("orthogonal", "default")
-ACTIVATIONS: dict[str, type[nn.Module]] = {
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "elu": nn.ELU,
     "gelu": nn.GELU,
     "leaky_relu": nn.LeakyReLU,
     "mish": nn.Mish,
-    "relu": nn.ReLU,
+    "relu": partial(nn.ReLU, inplace=True),  # a linear layer does not need its output again
     "sigmoid": nn.Sigmoid,
     "silu": nn.SiLU,
     "softplus": nn.Softplus,

@@ -21,11 +21,13 @@ def write_product(folder: Path, checkpoint: Path, config: dict[str, Any], about:
     """Makes <folder>/product from a checkpoint, whole or not at all; returns its hash."""
     temporary, final = folder / ".product.tmp", folder / "product"
     temporary.mkdir(exist_ok=True)
-    state: dict[str, Tensor] = read_file(checkpoint)["state_dict"]
+    saved = read_file(checkpoint)
+    state: dict[str, Tensor] = saved["state_dict"]
     save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, temporary / WEIGHTS)
     (temporary / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False))
     digest = checksum(temporary / WEIGHTS)
-    write_json({**about, "checkpoint": checkpoint.name, "sha256": digest}, temporary / ABOUT)
+    described = {"checkpoint": checkpoint.name, "sha256": digest, "provides": saved.get("provides") or {}}
+    write_json({**about, **described}, temporary / ABOUT)
     sync_folder(temporary)
     if final.exists():
         for stale in final.iterdir():

@@ -91,6 +91,7 @@ class RunSchedule:
         self.update = 0
         self.phases: PhaseCursor | None = None
         self.evaluate_now = False  # a phase asked for an evaluation at the end of this block
+        self.converged = False  # the model says that nothing more is to be gained
         self.progress = 0.0  # share of the budget that was spent when the current block began
 
     @property
@@ -109,7 +110,7 @@ class RunSchedule:
 
     @property
     def finished(self) -> bool:
-        return self.fraction >= 1.0 or (self.phases is not None and self.phases.finished)
+        return self.converged or self.fraction >= 1.0 or (self.phases is not None and self.phases.finished)
 
     @property
     def reason(self) -> str:
@@ -118,6 +119,8 @@ class RunSchedule:
             return f"{self.run.env_steps} env steps done"
         if self.run.updates and self.update >= self.run.updates:
             return f"{self.run.updates} updates done"
+        if self.converged:
+            return "converged"
         return "all phases done" if self.phases is not None and self.phases.finished else "not finished"
 
     def begin_block(self) -> None:
@@ -136,9 +139,11 @@ class RunSchedule:
 
     def state_dict(self) -> dict[str, Any]:
         phases = None if self.phases is None else self.phases.state_dict()
-        return {"env_step": self.env_step, "update": self.update, "progress": self.progress, "phases": phases}
+        clocks = {"env_step": self.env_step, "update": self.update, "progress": self.progress}
+        return {**clocks, "converged": self.converged, "phases": phases}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env_step, self.update, self.progress = state["env_step"], state["update"], state["progress"]
+        self.converged = bool(state.get("converged", False))
         if self.phases is not None and state["phases"] is not None:
             self.phases.load_state_dict(state["phases"])

@@ -68,7 +68,7 @@ def test_merge_keeps_its_inputs(a: Any, b: Any) -> None:
 
 @given(CONFIGS)
 def test_dumped_configs_read_back(config: Any) -> None:
-    text = yaml.safe_dump(config, allow_unicode=True)
+    text = yaml.safe_dump(config)
     try:
         read = yaml_io.loads(text, "text")
     except ConfigError:

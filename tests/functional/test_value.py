@@ -1,5 +1,7 @@
 """Value targets and losses with numbers worked out by hand."""
 
+import math
+
 import pytest
 import torch
 
@@ -71,3 +73,49 @@ def test_polyak_moves_by_exactly_its_rate():
     assert fast[0].tolist() == [1.0] * 3
     value.polyak_(slow, fast, 1.0)
     assert all(torch.equal(a, b) for a, b in zip(slow, fast, strict=True))
+
+
+def test_expectile_at_half_is_half_the_mean_square():
+    assert value.expectile_loss(torch.tensor([-2.0, 3.0]), 0.5).item() == pytest.approx(0.5 * 6.5)
+
+
+def test_expectile_loss_by_hand():
+    assert value.expectile_loss(torch.tensor([-2.0, 3.0]), 0.9).item() == pytest.approx(
+        (0.1 * 4 + 0.9 * 9) / 2
+    )
+
+
+@pytest.mark.parametrize("level", [0.1, 0.5, 0.7, 0.99])
+def test_the_minimiser_of_the_expectile_loss_is_the_expectile(level):
+    """At it, `level` of the distance above balances `1 - level` of the distance below."""
+    sample = torch.randn(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    low, high = sample.min().item(), sample.max().item()
+    for _ in range(60):  # the slope of the loss rises with the guess
+        guess = torch.tensor((low + high) / 2, dtype=torch.float64, requires_grad=True)
+        value.expectile_loss(sample - guess, level).backward()
+        low, high = (low, guess.item()) if guess.grad > 0 else (guess.item(), high)
+    above, below = (sample - low).clamp_min(0).mean(), (low - sample).clamp_min(0).mean()
+    assert (level * above).item() == pytest.approx(((1 - level) * below).item(), rel=1e-5)
+    if level == 0.5:
+        assert low == pytest.approx(sample.mean().item(), abs=1e-6)
+
+
+def test_advantage_weights_are_exponential_up_to_their_limit():
+    weight = value.advantage_weight(torch.tensor([-1.0, 0.0, 0.5, 2.0, 1e6]), 3.0, 100.0)
+    expected = [math.exp(-3), 1.0, math.exp(1.5), 100.0, 100.0]
+    assert weight.tolist() == pytest.approx(expected, rel=1e-5)
+    assert value.advantage_weight(torch.randn(5), 0.0, 100.0).tolist() == [1.0] * 5
+
+
+def test_soft_clipped_q_lies_between_the_critics():
+    q = torch.tensor([[1.0, 5.0], [3.0, 1.0]])
+    assert value.soft_clipped_q(q, 0.75).tolist() == pytest.approx([1.5, 2.0])
+    assert value.soft_clipped_q(q, 1.0).tolist() == q.amin(0).tolist()
+    assert value.soft_clipped_q(q, 0.0).tolist() == q.amax(0).tolist()
+
+
+def test_inverse_scale_has_no_gradient_and_survives_zeros():
+    q = torch.tensor([-2.0, 4.0], requires_grad=True)
+    scale = value.inverse_scale(q)
+    assert scale.item() == pytest.approx(1 / 3) and not scale.requires_grad
+    assert torch.isfinite(value.inverse_scale(torch.zeros(3)))

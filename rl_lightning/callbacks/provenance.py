@@ -1,0 +1,25 @@
+"""What a run was trained on, written into its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+
+class RecordData(Callback):
+    """Notes the data set's name and checksum in run.json.
+
+    Args:
+        report: Called with fields of the run's record.
+    """
+
+    def __init__(self, report: Callable[..., None] | None = None) -> None:
+        self.report = report or (lambda **fields: None)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        dataset = getattr(trainer.datamodule, "dataset", None)  # type: ignore[attr-defined]  # of offline data only
+        if dataset is not None and hasattr(dataset, "sha256"):
+            self.report(
+                data={"name": str(dataset.name), "sha256": str(dataset.sha256), "rows": len(dataset.reward)}
+            )

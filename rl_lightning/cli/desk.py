@@ -1,0 +1,302 @@
+"""The researcher's desk: list, compare, export, report, cleanup. None of them needs torch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rl_lightning.cli.flags import Parsed, parse
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.filters import keep, order, parse_condition, value_of
+from rl_lightning.experiments.index import Index, Listed
+from rl_lightning.experiments.names import did_you_mean
+from rl_lightning.experiments.select import choose, several
+from rl_lightning.experiments.stats_table import Table, aligned, plain, printable
+
+if TYPE_CHECKING:
+    from rl_lightning.experiments.compare import Comparison
+    from rl_lightning.experiments.runs import Run
+
+LIST_TAKES = ("filter", "sort", "format", "limit", "columns")
+LIST_FORMATS = ("table", "text", "json", "csv")
+COLUMNS = ("name", "algorithm", "env", "seed", "status", "env_step", "best", "last10")
+NUMBERED = ("metrics", "threshold", "optimal", "against")
+
+
+def list_runs(parsed: Parsed, kind: str) -> int:
+    """`rl list [runs | groups | pipelines]`."""
+    with Index() as index:
+        everything = index.runs()
+        wanted = [run for run in everything if run.is_stage == (kind == "pipelines") or run.is_pipeline]
+        runs = keep(wanted, [parse_condition(text) for text in parsed.all("filter")])
+        key = parsed.get("sort")
+        if key:
+            runs = order(runs, key, parsed.has("reverse"))
+        elif parsed.has("reverse"):
+            runs.reverse()
+        if kind != "groups" and parsed.get("limit"):
+            runs = runs[: parsed.integer("limit", 0)]
+        rows = ROWS[kind](runs, parsed)
+    if kind == "groups" and parsed.get("limit"):
+        rows = rows[: parsed.integer("limit", 0)]
+    show_rows(rows, parsed.get("format") or "table", _nothing(kind, bool(everything)))
+    return 0
+
+
+def _nothing(kind: str, some: bool) -> str:
+    if some:
+        return f"no {kind} match" if kind == "runs" else f"no {kind} here"
+    return "no runs here yet; start one with: rl fit --config ppo/cartpole"
+
+
+def run_rows(runs: Sequence[Listed], parsed: Parsed) -> list[dict[str, Any]]:
+    columns = [word.strip() for word in (parsed.get("columns") or "").split(",") if word.strip()]
+    if parsed.get("format") == "json" and not columns:
+        return [{"name": run.name, **run.record, **live(run)} for run in runs]
+    rows = []
+    for run in runs:
+        known = {"name": run.name, **run.record, **live(run)}
+        row = {c: value_of(run, c) if columns else known.get(c) for c in columns or COLUMNS}
+        if not columns and run.is_pipeline:
+            row["algorithm"] = "pipeline"
+        if not columns and known.get("progress") is not None and parsed.get("format") != "csv":
+            row["status"] = f"{run.status} {known['progress']:.0%}"
+        rows.append(row)
+    return rows
+
+
+def live(run: Listed) -> dict[str, Any]:
+    """What a running run has reached by now; its record is older than its metrics."""
+    if run.status != "running":
+        return {"status": run.status}
+    metrics, config = run.metrics, run.config
+    found: dict[str, Any] = {"status": run.status}
+    found |= {clock: int(metrics[clock]) for clock in ("env_step", "update") if clock in metrics}
+    for clock, budget in (("env_step", "run.env_steps"), ("update", "run.updates")):
+        total = config.get(budget)
+        if isinstance(total, int) and total > 0 and clock in found:
+            found["progress"] = round(min(1.0, found[clock] / total), 4)
+            break
+    return found
+
+
+def group_rows(runs: Sequence[Listed], parsed: Parsed) -> list[dict[str, Any]]:
+    """Groups of seeds with the means of their scores."""
+    groups: dict[str, list[Listed]] = {}
+    for run in runs:
+        if run.record.get("group"):
+            groups.setdefault(str(run.record["group"]), []).append(run)
+    rows = []
+    for name, members in groups.items():
+        row: dict[str, Any] = {"group": name}
+        for key in ("algorithm", "env"):
+            row[key] = ", ".join(dict.fromkeys(str(run.record.get(key)) for run in members))
+        row |= {"runs": len(members), "finished": sum(run.status == "finished" for run in members)}
+        for key in ("best", "last10"):
+            values = [run.record[key] for run in members if isinstance(run.record.get(key), int | float)]
+            row[key] = sum(values) / len(values) if values else None
+        rows.append(row)
+    return rows
+
+
+def stage_rows(runs: Sequence[Listed], parsed: Parsed) -> list[dict[str, Any]]:
+    """Pipelines, each followed by its stages."""
+    rows = []
+    for run in sorted(runs, key=lambda run: run.name):
+        row = {c: run.record.get(c) for c in ("algorithm", "env", "env_step", "update", "best", "last10")}
+        row |= {"algorithm": "pipeline"} if run.is_pipeline else {}
+        rows.append({"name": run.name, "status": run.status, **row})
+    return rows
+
+
+ROWS = {"runs": run_rows, "groups": group_rows, "pipelines": stage_rows}
+
+
+def show_rows(rows: list[dict[str, Any]], form: str, nothing: str) -> None:
+    if form not in LIST_FORMATS:
+        raise ConfigError(
+            f"--format takes table, json or csv, not '{form}'{did_you_mean(form, LIST_FORMATS)}"
+        )
+    if form == "json":
+        print(json.dumps(plain(rows), indent=2))
+    elif form == "csv":
+        from rl_lightning.experiments.export import to_csv
+
+        columns = list(rows[0]) if rows else list(COLUMNS)
+        print(to_csv(Table(columns, [[row.get(c) for c in columns] for row in rows])), end="")
+    elif not rows:
+        print(nothing)
+    else:
+        print(table(rows))
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Columns as wide as they need; lines are cut at the terminal's edge."""
+    text = aligned(Table(list(rows[0]), [[_score(value) for value in row.values()] for row in rows]))
+    if not sys.stdout.isatty():
+        return text
+    edge = shutil.get_terminal_size((140, 20)).columns
+    return "\n".join(line if len(line) <= edge else line[: edge - 1] + "…" for line in text.splitlines())
+
+
+def _score(value: Any) -> Any:
+    return f"{value:.1f}" if isinstance(value, float) and abs(value) >= 10 else value
+
+
+def compare(words: list[str]) -> int:
+    parsed = parse(words, (*NUMBERED, "format", "output"), ("plot",), command="compare")
+    target = _plot_target(parsed)
+    result, _ = compared(parsed, "compare")
+    form = parsed.get("format") or "table"
+    if form in ("table", "text"):
+        print(as_text(result))
+    else:
+        _write(_exported(result, form), None)
+    if parsed.has("plot"):
+        from rl_lightning.experiments.plot import save_bands
+
+        for metric in result.metrics:
+            path = target if len(result.metrics) == 1 else _suffixed(target, metric)
+            print(f"\n{save_bands(result.bands[metric], metric, path)}")
+    return 0
+
+
+def _plot_target(parsed: Parsed) -> Path:
+    """`--plot`, `--plot=FILE` or `--plot --output FILE`; `--plot FILE` too, which reads as one more run."""
+    pictures = [word for word in parsed.words if word.lower().endswith((".png", ".pdf", ".svg"))]
+    if pictures and parsed.has("plot"):
+        parsed.words.remove(pictures[-1])
+        return Path(pictures[-1])
+    given = parsed.get("plot")
+    named = given if given and given.lower() not in ("true", "1", "yes") else None
+    return Path(parsed.get("output") or named or "compare.png")
+
+
+def _suffixed(path: Path, metric: str) -> Path:
+    from rl_lightning.experiments.names import slug
+
+    return path.with_name(f"{path.stem}-{slug(metric)}{path.suffix or '.png'}")
+
+
+def as_text(result: Comparison) -> str:
+    from rl_lightning.experiments.stats_table import improvement_table, score_tables, settings_table
+
+    tables = score_tables(result)
+    if 2 < len(result.names) <= 8:
+        tables += [improvement_table(result, metric) for metric in result.metrics]
+    if len(result.names) > 1:
+        tables.append(settings_table(result))
+    told = {note for table in tables for note in table.notes}
+    notes = [f"note: {note}" for note in result.notes if note not in told]
+    parts = [aligned(table) if table.rows else table.title for table in tables]
+    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
+
+
+def compared(parsed: Parsed, command: str) -> tuple[Comparison, dict[str, list[Run]]]:
+    """The runs that a command line names, compared."""
+    several(parsed.words, command)
+    from rl_lightning.experiments.compare import compare as compare_groups
+
+    metrics = [word.strip() for word in (parsed.get("metrics") or "reward").split(",") if word.strip()]
+    if not metrics:
+        raise ConfigError("--metrics takes names with commas between, e.g. eval/return,train/loss")
+    with Index() as index:
+        groups = choose(parsed.words, index)
+    threshold, optimal = (_number(parsed, name) for name in ("threshold", "optimal"))
+    return compare_groups(groups, metrics, threshold, optimal, parsed.get("against")), groups
+
+
+def _number(parsed: Parsed, name: str) -> float | None:
+    text = parsed.get(name)
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise ConfigError(f"--{name} takes a number, not '{text}'") from None
+
+
+def export(words: list[str]) -> int:
+    """Tables of runs; or, with onnx and safetensors, a policy."""
+    if {"onnx", "safetensors"} & {word.removeprefix("--format=") for word in words}:
+        from rl_lightning.cli.export_policy import export_policy
+
+        return export_policy(words)
+    parsed = parse(words, (*NUMBERED, "format", "output"), command="export")
+    result, _ = compared(parsed, "export")
+    _write(_exported(result, parsed.get("format") or "markdown"), parsed.get("output"))
+    return 0
+
+
+def _exported(result: Comparison, form: str) -> str:
+    from rl_lightning.experiments.export import FORMATS
+    from rl_lightning.experiments.export import export as export_as
+
+    if form not in FORMATS:
+        choices = (*FORMATS, "onnx", "safetensors")
+        raise ConfigError(f"--format takes {', '.join(choices)}, not '{form}'{did_you_mean(form, choices)}")
+    return export_as(result, form)
+
+
+def _write(text: str, output: str | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+        return
+    from rl_lightning.experiments.export import write_text
+
+    print(write_text(text, Path(output)))
+
+
+def report(words: list[str]) -> int:
+    parsed = parse(words, (*NUMBERED, "output", "title"), command="report")
+    result, groups = compared(parsed, "report")
+    from rl_lightning.experiments.export import write_text
+    from rl_lightning.experiments.report import report as make_page
+
+    page = make_page(result, groups, parsed.get("title"))
+    path = write_text(page, Path(parsed.get("output") or "report.html"))
+    print(f"{path} ({len(page.encode()) / 1e6:.1f} MB, opens anywhere)")
+    return 0
+
+
+def cleanup(words: list[str]) -> int:
+    takes = ("keep_best", "keep_recent", "metric")
+    parsed = parse(words, takes, ("dry_run", "yes"), command="cleanup")
+    if parsed.words:
+        raise ConfigError(f"rl cleanup takes no run ('{parsed.words[0]}'): it goes over all below the logs")
+    if not parsed.get("keep_best") and not parsed.get("keep_recent"):
+        raise ConfigError(
+            "rl cleanup needs to know what to keep: --keep-best 10, --keep-recent 30 (days), or both"
+        )
+    from rl_lightning.cli.compose import shelf_roots
+    from rl_lightning.experiments.cleanup import carry_out, plan
+
+    best = parsed.integer("keep_best", 0, least=0) if parsed.get("keep_best") else None
+    days = parsed.integer("keep_recent", 0, least=0) if parsed.get("keep_recent") else None
+    with Index() as index:
+        decided = plan(index, best, days, parsed.get("metric") or "best")
+    for name, reason in decided.kept.items():
+        print(f"kept   {printable(name)}: {reason}")
+    for name, paths in decided.take.items():
+        print(f"clean  {printable(name)}: {', '.join(path.name for path in paths)}")
+    print(
+        f"{len(decided.take)} runs to clean, {decided.size / 1e6:.1f} MB; configs, records and metrics stay"
+    )
+    if parsed.has("dry_run") or not decided.take:
+        return 0
+    if not parsed.has("yes") and not _agreed():
+        print("nothing was deleted")
+        return 0
+    left = carry_out(decided, index, shelf_roots())
+    for line in left:
+        print(f"left alone: {line}", file=sys.stderr)
+    print("done")
+    return 0
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise ConfigError("nothing was deleted: look at the list above and type it again with --yes")
+    return input("delete them? [y/N] ").strip().lower() in ("y", "yes")

@@ -1,0 +1,34 @@
+"""A fit that names local data which can be recorded here records them first, and says so."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rl_lightning.errors import DataError
+
+
+def provide_data(config: Any) -> None:
+    """Records the config's data set if it is a local one with a known recipe and is not there yet."""
+    name = getattr(getattr(config.data, "init_args", None), "dataset", None)
+    if not isinstance(name, str) or not name.startswith("local/"):
+        return
+    from rl_lightning import ranks
+    from rl_lightning.datasets.places import locate
+    from rl_lightning.datasets.recipes import parse_recipe
+
+    path = locate(name, missing_ok=True).path.with_suffix(".hdf5")
+    try:
+        parse_recipe(name)
+    except DataError:
+        return  # only its user knows how it is made; reading it will say that it is missing
+    if path.exists():
+        return
+    if not ranks.first():
+        while not path.exists():  # the first rank is recording
+            time.sleep(1.0)
+        return
+    from rl_lightning.cli.data_make import make
+
+    print(f"{name} is not here yet; recording it: rl data make {name}", flush=True)
+    make([name])

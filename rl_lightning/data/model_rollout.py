@@ -1,0 +1,190 @@
+"""Recorded rows mixed with imagined ones: what turns SAC into MBPO, MOPO and GORMPO."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+
+from rl_lightning.buffers.ring import RingBuffer
+from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.data.offline import OfflineData, reward_spread
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.termination import Termination, termination_for
+from rl_lightning.errors import ConfigError
+from rl_lightning.models.penalties import NoPenalty, Penalty
+from rl_lightning.models.provided import load_provided
+from rl_lightning.rollout.exploitation import promised, received
+from rl_lightning.rollout.imagine import Imagined, imagine
+from rl_lightning.types import Block, Transitions
+
+EXAMINED = 500  # recorded states that a test of exploitation starts from
+
+
+class ModelRolloutData(OfflineData):
+    """Short rollouts of the policy in a learned model, from recorded states, kept for a while and mixed with the data.
+
+    Args:
+        dynamics: Product of a dynamics stage.
+        penalty: What an imagined step pays for lying outside the data; null: nothing (MBPO).
+        coefficient: Weight of the penalty; 0 is MBPO, bit for bit.
+        penalty_unit: What a penalty of 1 costs: one unit of reward, or one standard deviation of the data's rewards.
+        horizon: Steps of an imagined rollout.
+        starts: Recorded states that rollouts begin at.
+        rollout_every: Updates between two rollouts.
+        retain: Newest rollouts that are kept to learn from.
+        real_fraction: Share of recorded rows in a batch; 1 imagines nothing.
+        termination: When an imagined episode ends; null: by the data set's env.
+        dataset: Name or path; see rl data list.
+        env: Where the policy is evaluated; null: the env that the data set names, if any.
+        batch_size: Rows of one update.
+        updates_per_block: Updates made of one gather.
+        holdout: Share of the data that is kept for validation, the same for every stage of one seed.
+        split: What is held out: whole episodes, or single rows.
+        reward_scale: Rewards are multiplied by this.
+        reward_shift: And this is added, after scaling.
+    """
+
+    def __init__(
+        self,
+        dataset: str,
+        dynamics: str,
+        penalty: Penalty | None = None,
+        coefficient: float = 0.5,
+        penalty_unit: Literal["reward", "reward_std"] = "reward",
+        horizon: int = 5,
+        starts: int = 50_000,
+        rollout_every: int = 1000,
+        retain: int = 5,
+        real_fraction: float = 0.05,
+        termination: Termination | None = None,
+        env: EnvConfig | None = None,
+        batch_size: int = 256,
+        updates_per_block: int = 50,
+        holdout: float = 0.1,
+        split: Literal["episode", "row"] = "episode",
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+    ) -> None:
+        super().__init__(
+            dataset,
+            env,
+            batch_size,
+            updates_per_block,
+            holdout,
+            split,
+            reward_scale=reward_scale,
+            reward_shift=reward_shift,
+        )
+        sizes = {"horizon": horizon, "starts": starts, "rollout_every": rollout_every, "retain": retain}
+        for key, value in sizes.items():
+            if value < 1:
+                raise ConfigError(f"data.{key} is {value}; it must be at least 1")
+        if not 0.0 <= real_fraction <= 1.0 or coefficient < 0.0:
+            raise ConfigError("data.real_fraction lies between 0 and 1, and data.coefficient is not negative")
+        if self.spec.action_kind != "continuous" or len(self.spec.obs_shape) != 1:
+            raise ConfigError(f"{dataset}: models are learned of flat observations and continuous actions")
+        self.product, self.penalty = dynamics, penalty or NoPenalty()
+        self.coefficient, self.penalty_unit = coefficient, penalty_unit
+        self.horizon, self.starts, self.rollout_every, self.retain = horizon, starts, rollout_every, retain
+        self.real_fraction = real_fraction
+        self.termination = termination or termination_for(self.spec.env_id)
+        self.measured: dict[str, float] = {}
+
+    def setup(self, stage: str) -> None:
+        if self.draw is not None:
+            return
+        super().setup(stage)
+        self.dynamics: Any = load_provided(self.product, "dynamics")
+        self.penalty.setup()
+        self.explore, self.noise = self.generator("explore"), self.generator("imagine")
+        self.unit = reward_spread(self.train_rows()) if self.penalty_unit == "reward_std" else 1.0
+        self.model_rows = RingBuffer(self.spec, 1, self.starts * self.horizon * self.retain)
+        self.rolled_at = -1  # update of the newest rollout
+
+    def turn(self) -> Block:
+        due = self.schedule.update // self.rollout_every * self.rollout_every
+        if self.real_fraction < 1.0 and self.rolled_at < due:
+            self.roll_out()
+            self.rolled_at = due
+        left = self.rollout_every - self.schedule.update % self.rollout_every
+        updates = self.schedule.clip_updates(min(self.updates_per_block, left))
+        return Block(self.sample(updates), updates)
+
+    def roll_out(self) -> None:
+        """One rollout from recorded states by the policy as it is now."""
+        assert self.draw is not None
+        place = torch.randint(len(self.train_index), (self.starts,), generator=self.draw)
+        start = self.rows[self.train_index[place], : self.widths[0]]
+        dreamed = self.imagine(start)
+        packed = [dreamed.obs, dreamed.action, dreamed.reward[:, None], dreamed.terminated[:, None]]
+        self.model_rows.push(
+            torch.cat([*packed, torch.zeros_like(dreamed.reward)[:, None], dreamed.next_obs], 1)
+        )
+        self.measured = dreamed.statistics() | {"imagine/buffer_rows": float(len(self.model_rows))}
+
+    def imagine(self, start: torch.Tensor) -> Imagined:
+        return imagine(
+            self.dynamics,
+            self.agent.player(),
+            start,
+            self.horizon,
+            self.termination,
+            self.noise,
+            self.explore,
+            self.penalty,
+            self.coefficient * self.unit,
+        )
+
+    def sample(self, updates: int) -> Transitions:
+        """Recorded rows first, then imagined ones: [U, B, ...]."""
+        real = round(self.real_fraction * self.batch_size) if len(self.model_rows) else self.batch_size
+        whole, self.batch_size = self.batch_size, real
+        recorded = super().sample(updates)
+        self.batch_size = whole
+        if real == whole:
+            return recorded
+        assert self.draw is not None
+        place = torch.randint(len(self.model_rows), (updates, whole - real), generator=self.draw)
+        packed = self.model_rows.rows[place]
+        obs, action, reward, terminated, _, next_obs = packed.split(self.widths, -1)
+        reward, terminated = reward[..., 0], terminated[..., 0]
+        ones = torch.ones_like(reward)
+        gamma = ones * self.agent.gamma
+        dreamed = Transitions(obs, action, reward, next_obs, terminated, gamma, ones, place)
+        pairs = zip(recorded[:8], dreamed[:8], strict=True)
+        return Transitions(*(torch.cat(pair, 1) for pair in pairs))
+
+    def examine(self, module: Any) -> dict[str, Any]:
+        """Model exploitation: what the policy is promised from recorded states, minus what the env pays."""
+        own = torch.Generator().manual_seed(self.derive("examine"))
+        place = torch.randint(len(self.train_index), (EXAMINED,), generator=own)
+        start = self.rows[self.train_index[place], : self.widths[0]]
+        act = module.player()
+        dreamed = promised(self.dynamics, act, start, self.horizon, self.termination, own, own)
+        found = {"promised": float(dreamed.mean())}
+        scale, shift = self.reward_scale, self.reward_shift
+        paid = None if self.env is None else received(self.env, act, start, self.horizon, own, scale, shift)
+        if paid is not None:
+            found |= {"received": float(paid.mean()), "exploitation": float((dreamed - paid).mean())}
+        found |= {k.removeprefix("imagine/"): v for k, v in self.imagine(start).statistics().items()}
+        return {"imagination": found}
+
+    def collect_metrics(self) -> dict[str, float]:
+        return super().collect_metrics() | self.measured
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        generators = {"explore": self.explore.get_state(), "noise": self.noise.get_state()}
+        return super().save(store) | {
+            **generators,
+            "rolled_at": self.rolled_at,
+            "measured": dict(self.measured),
+            "imagined": self.model_rows.save(store.part("imagined")),
+        }
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        self.explore.set_state(state["explore"])
+        self.noise.set_state(state["noise"])
+        self.rolled_at, self.measured = state["rolled_at"], dict(state["measured"])
+        self.model_rows.load(state["imagined"], store.part("imagined"))

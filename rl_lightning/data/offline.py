@@ -1,0 +1,229 @@
+"""Rows that were recorded before: the data of everything that learns without an env."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.data.envs import MOST_EVAL_ENVS
+from rl_lightning.data.module import RLData
+from rl_lightning.datasets import Dataset, check_env, load_dataset, peek
+from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
+from rl_lightning.errors import ConfigError, DataError, ResumeError
+from rl_lightning.functional.scores import normalized
+from rl_lightning.rollout.phases import Hook, Phase
+from rl_lightning.seeding import derive
+from rl_lightning.types import Block, Transitions
+
+
+class OfflineData(RLData):
+    """Random batches of a data set; the env, if there is one, serves evaluation alone.
+
+    Args:
+        dataset: Name (d4rl/hopper-medium-v2, local/hopper-medium, minari/...) or path; see rl data list.
+        env: Where the policy is evaluated; null: the env that the data set names, if any.
+        batch_size: Rows of one update.
+        updates_per_block: Updates made of one gather.
+        holdout: Share of the data that is kept for validation, the same for every stage of one seed.
+        split: What is held out: whole episodes, or single rows.
+        bootstrap: Members of an ensemble, each with its own resample of the rows; 0: one stream for all.
+        reward_scale: Rewards are multiplied by this.
+        reward_shift: And this is added, after scaling (-1 for AntMaze in the manner of IQL).
+    """
+
+    clock = "update"
+
+    def __init__(
+        self,
+        dataset: str,
+        env: EnvConfig | None = None,
+        batch_size: int = 256,
+        updates_per_block: int = 50,
+        holdout: float = 0.1,
+        split: Literal["episode", "row"] = "episode",
+        bootstrap: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+    ) -> None:
+        super().__init__()
+        for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
+            if value < 1:
+                raise ConfigError(f"data.{key} is {value}; it must be at least 1")
+        if not 0.0 <= holdout < 1.0:
+            raise ConfigError(f"data.holdout is {holdout}; it is a share between 0 and 1")
+        self.source = dataset
+        self.batch_size, self.updates_per_block = batch_size, updates_per_block
+        self.holdout, self.split, self.bootstrap = holdout, split, bootstrap
+        self.reward_scale, self.reward_shift = reward_scale, reward_shift
+        self.spec, self.about = peek(dataset)
+        if env is None and self.spec.env_id:
+            env = EnvConfig(id=self.spec.env_id)
+        self.env = env
+        if env is not None:
+            known = probe_spec(env)
+            check_env(dataset, self.spec, known)
+            self.spec = known
+        self._dataset: Dataset | None = None
+        self._eval_envs: Any = None
+        self.draw: torch.Generator | None = None
+
+    @property
+    def dataset(self) -> Dataset:
+        """The rows, read when they are first asked for."""
+        if self._dataset is None:
+            self._dataset = load_dataset(self.source)
+        return self._dataset
+
+    def setup(self, stage: str) -> None:
+        if self.draw is not None:
+            return
+        self.draw = self.generator("replay")
+        if stage == "fit" and getattr(self.agent, "n_step", 1) != 1:
+            raise ConfigError(f"{type(self).__name__} holds single transitions; set model.n_step to 1")
+        rows = self.dataset
+        reward = rows.reward * self.reward_scale + self.reward_shift
+        flat = [rows.obs, rows.action, reward, rows.terminated, rows.truncated, rows.next_obs]
+        self.widths = [column.reshape(len(reward), -1).shape[1] for column in flat]
+        self.rows = torch.cat([column.reshape(len(reward), -1).float() for column in flat], 1)
+        self.train_index, self.holdout_index = self._split(rows.episode)
+        if self.bootstrap:
+            own = torch.Generator().manual_seed(derive(self.seed, "bootstrap"))
+            shape = (self.bootstrap, len(self.train_index))
+            self.resample = self.train_index[torch.randint(len(self.train_index), shape, generator=own)]
+
+    def _split(self, episode: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows to train on and rows held out. All ranks and all stages of a seed share them."""
+        count = len(episode)
+        shuffle = torch.Generator().manual_seed(derive(self.seed, "holdout"))
+        if self.holdout == 0.0:
+            return torch.arange(count), torch.arange(0)
+        if self.split == "row":
+            order = torch.randperm(count, generator=shuffle)
+            held = torch.zeros(count, dtype=torch.bool)
+            held[order[: max(1, round(self.holdout * count))]] = True
+        else:
+            names, place, sizes = torch.unique_consecutive(episode, return_inverse=True, return_counts=True)
+            if len(names) < 2:
+                raise DataError(
+                    f"{self.source}: has one episode, so none can be held out. "
+                    f"Use --data.split row, or --data.holdout 0"
+                )
+            order = torch.randperm(len(names), generator=shuffle)
+            before = sizes[order].cumsum(0) - sizes[order]
+            chosen = order[before < self.holdout * count][: len(names) - 1]
+            held = torch.zeros(len(names), dtype=torch.bool)
+            held[chosen] = True
+            held = held[place]
+        return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
+
+    def turn(self) -> Block:
+        updates = self.schedule.clip_updates(self.updates_per_block)
+        return Block(self.sample(updates), updates)
+
+    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block:
+        return Block(self.sample(updates), updates, hook.name)
+
+    def sample(self, updates: int) -> Transitions:
+        """One gather for the whole block: [U, B, ...], with a bootstrap [U, E, B, ...]."""
+        assert self.draw is not None
+        if self.bootstrap:
+            shape: tuple[int, ...] = (self.bootstrap, updates * self.batch_size)
+            place = torch.randint(len(self.train_index), shape, generator=self.draw)
+            index = self.resample.gather(1, place).unflatten(1, (updates, self.batch_size)).transpose(0, 1)
+        else:
+            shape = (updates, self.batch_size)
+            index = self.train_index[torch.randint(len(self.train_index), shape, generator=self.draw)]
+        return self.gather(index)
+
+    def gather(self, index: Tensor) -> Transitions:
+        """The rows at an index of any shape."""
+        packed = self.rows[index]
+        obs, action, reward, terminated, _, next_obs = packed.split(self.widths, -1)
+        shape, lead = self.spec.obs_shape, index.shape
+        if self.spec.action_kind == "continuous":
+            action = action.reshape(*lead, *self.spec.action_shape)
+        else:
+            action = action.reshape(*lead, *self.spec.action_shape).long()
+        reward = reward[..., 0]
+        ones = torch.ones_like(reward)
+        return Transitions(
+            obs.reshape(*lead, *shape),
+            action,
+            reward,
+            next_obs.reshape(*lead, *shape),
+            terminated[..., 0],
+            ones * getattr(self.agent, "gamma", 1.0),
+            ones,
+            index,
+        )
+
+    def train_rows(self) -> Transitions:
+        return self.gather(self.train_index)
+
+    def holdout_rows(self) -> Transitions:
+        """Rows that no update sees; with `holdout: 0` there are none, and the training rows stand in."""
+        return self.gather(self.holdout_index if len(self.holdout_index) else self.train_index)
+
+    def start_rows(self) -> Tensor:
+        """First observations of all episodes."""
+        episode = self.dataset.episode
+        first = torch.ones(len(episode), dtype=torch.bool)
+        first[1:] = episode[1:] != episode[:-1]
+        return self.dataset.obs[first]
+
+    def scores(self, summary: dict[str, float]) -> dict[str, float]:
+        """The return on the scale of the data set's reference scores: D4RL's for its files, local for ours."""
+        reference = self.dataset.reference
+        if reference is None:
+            return {}
+        return {"eval/normalized": float(normalized(summary["eval/return"], reference.low, reference.high))}
+
+    def collect_metrics(self) -> dict[str, float]:
+        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.rows))}
+
+    def eval_envs(self, episodes: int) -> Any:
+        """Sync envs of the data set's own kind; None where it names no env."""
+        if self.env is None:
+            return None
+        count = min(episodes, MOST_EVAL_ENVS)
+        if self._eval_envs is None or self._eval_envs.num_envs != count:
+            self._close()
+            self._eval_envs = make_envs(self.env, count, "sync", training=False)
+        return self._eval_envs
+
+    def render_env(self) -> Any:
+        if self.env is None:
+            return super().render_env()
+        return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        assert self.draw is not None
+        return super().save(store) | {"draw": self.draw.get_state(), "sha256": self.dataset.sha256}
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        assert self.draw is not None
+        if state["sha256"] != self.dataset.sha256:
+            raise ResumeError(
+                f"{self.source} has changed since the run began (sha256 {self.dataset.sha256[:12]}, was "
+                f"{state['sha256'][:12]}): an exact resume needs the same rows"
+            )
+        self.draw.set_state(state["draw"])
+
+    def _close(self) -> None:
+        if self._eval_envs is not None:
+            self._eval_envs.close()
+            self._eval_envs = None
+
+    def teardown(self, stage: str) -> None:
+        self._close()
+
+
+def reward_spread(rows: Transitions) -> float:
+    """Standard deviation of the rewards, 1 where they are all alike."""
+    spread = float(np.std(rows.reward.numpy()))
+    return spread if spread > 1e-8 else 1.0

@@ -1,0 +1,72 @@
+"""What a data set is once it is read: rows in order of time, each with the number of its episode."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rl_lightning.datasets.references import Reference
+from rl_lightning.errors import DataError
+from rl_lightning.types import EnvSpec
+
+
+class Dataset(NamedTuple):
+    """Recorded experience. No row crosses an episode, and the last row of each episode says how it ended."""
+
+    name: str  # as the user wrote it
+    spec: EnvSpec  # env_id is "" where no env is known
+    obs: Tensor  # [N, O] float32
+    action: Tensor  # [N, A] float32 in [-1, 1]; int64 [N] or [N, K] where actions are discrete
+    reward: Tensor  # [N]
+    next_obs: Tensor  # [N, O], the true one also where an episode ends
+    terminated: Tensor  # [N] bool
+    truncated: Tensor  # [N] bool, also where a recording broke off
+    episode: Tensor  # [N] int64, 0, 0, 0, 1, 1, ...
+    about: dict[str, Any]  # how it was made, and what was done to it while reading
+    reference: Reference | None  # what normalised scores are measured by
+    sha256: str  # of the file
+
+    @property
+    def rows(self) -> int:
+        return len(self.reward)
+
+    @property
+    def episodes(self) -> int:
+        return int(self.episode[-1]) + 1
+
+    def returns(self) -> Tensor:
+        """Sum of rewards of each episode.  -> [episodes]"""
+        total = torch.zeros(self.episodes, dtype=torch.float64)
+        return total.index_add_(0, self.episode, self.reward.double())
+
+    def lengths(self) -> Tensor:
+        return torch.bincount(self.episode, minlength=self.episodes)
+
+
+def check_env(name: str, stored: EnvSpec, spec: EnvSpec) -> None:
+    """Raises unless the data set `name`, of spec `stored`, has the shapes of the env that `spec` describes."""
+    if stored.obs_shape != spec.obs_shape:
+        raise DataError(
+            f"{name}: observations have shape {_shape(stored.obs_shape)}, those of {spec.env_id} have "
+            f"{_shape(spec.obs_shape)}. It was recorded in another env: change data.env.id or the data set"
+        )
+    if stored.action_kind != spec.action_kind or stored.action_shape != spec.action_shape:
+        raise DataError(
+            f"{name}: actions are {_actions(stored)}, those of {spec.env_id} are {_actions(spec)}. "
+            "It was recorded in another env: change data.env.id or the data set"
+        )
+    if any(have > most for have, most in zip(stored.action_sizes, spec.action_sizes, strict=True)):
+        raise DataError(
+            f"{name}: has an action number {max(stored.action_sizes) - 1}, {spec.env_id} knows "
+            f"{', '.join(map(str, spec.action_sizes))} actions"
+        )
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "()"
+
+
+def _actions(spec: EnvSpec) -> str:
+    return f"{spec.action_kind.replace('_', '-')} of shape {_shape(spec.action_shape)}"

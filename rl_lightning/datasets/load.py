@@ -1,0 +1,155 @@
+"""A data set by its name: found, read, checked and made into rows."""
+
+from __future__ import annotations
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rl_lightning.datasets.dataset import Dataset
+from rl_lightning.datasets.episodes import assemble
+from rl_lightning.datasets.formats import read_file
+from rl_lightning.datasets.hdf5 import peek_hdf5
+from rl_lightning.datasets.minari_reader import minari_digest, minari_folder, read_metadata, read_minari
+from rl_lightning.datasets.places import Source, locate
+from rl_lightning.datasets.raw import Raw, check_arrays, check_finite, convert_line
+from rl_lightning.datasets.references import Reference, d4rl_env, d4rl_reference, local_reference
+from rl_lightning.errors import DataError
+from rl_lightning.types import EnvSpec
+
+SLACK = 1e-3  # how far beyond [-1, 1] an action may lie: rounding, not another scale
+
+
+def load_dataset(name: str, keep_terminals: bool = False) -> Dataset:
+    """Reads a data set.
+
+    Args:
+        name: `d4rl/...`, `minari/...`, `local/...`, or the path of an .hdf5, .npz or .pt file.
+        keep_terminals: Of a file without next observations, keep terminal rows (see episodes.assemble).
+    """
+    source = locate(name)
+    with ThreadPoolExecutor(1) as aside:  # hashing leaves the interpreter to the reader
+        digest = aside.submit(sha256_of, source)
+        raw = checked(source, read_source(source))
+        check_finite(raw)
+        raw = settle_actions(raw, source)
+        rows = assemble(raw, keep_terminals)
+        about = raw.metadata | {f"read/{key}": note for key, note in rows.notes.items()}
+        tensors = [torch.from_numpy(array) for array in rows[:-1]]
+        known = (about, reference_of(source, raw.metadata), digest.result())
+        return Dataset._make((name, spec_of(raw), *tensors, *known))
+
+
+def peek(name: str) -> tuple[EnvSpec, dict[str, Any]]:
+    """Shapes and metadata, without reading rows where the format allows it."""
+    source = locate(name)
+    if source.kind == "minari" or source.path.suffix.lower() not in (".hdf5", ".h5"):
+        raw = checked(source, read_source(source))
+        return spec_of(raw), raw.metadata | {"rows": len(raw.arrays["rewards"])}
+    shapes, metadata = peek_hdf5(source.path)
+    metadata = described(source, metadata)
+    (rows, *obs), _ = shapes["observations"] if shapes["observations"][0] else ((0,), None)
+    if not rows:
+        raise DataError(
+            f"{source.path}: 'observations' has no rows; the file is empty. Record or fetch it again"
+        )
+    shape, dtype = shapes["actions"]
+    if dtype.kind != "f" and "action_sizes" not in metadata:
+        raw = checked(source, read_source(source))
+        return spec_of(raw), raw.metadata | {"rows": rows}
+    width = shape[1] if len(shape) > 1 else 1
+    stand_in = (
+        np.zeros((1, width), np.float32)
+        if dtype.kind == "f"
+        else np.zeros(1 if width == 1 else (1, width), int)
+    )
+    arrays = {"observations": np.zeros((1, *(obs or [1])), np.float32), "actions": stand_in}
+    return spec_of(Raw(str(source.path), arrays, {}, metadata)), metadata | {"rows": rows}
+
+
+def read_source(source: Source) -> Raw:
+    return read_minari(str(source.path)) if source.kind == "minari" else read_file(source.path)
+
+
+def checked(source: Source, raw: Raw) -> Raw:
+    raw = check_arrays(raw)
+    return raw._replace(metadata=described(source, raw.metadata))
+
+
+def described(source: Source, metadata: dict[str, Any]) -> dict[str, Any]:
+    """The file's own metadata; of D4RL's files also what their name says."""
+    if source.kind == "d4rl":
+        return {"source": "D4RL"} | d4rl_env(source.name) | metadata
+    if source.kind == "minari" and "env_id" not in metadata:
+        return read_metadata(minari_folder(str(source.path))) | metadata
+    return metadata
+
+
+def settle_actions(raw: Raw, source: Source) -> Raw:
+    """Continuous actions must lie in [-1, 1]; D4RL's envs clip what does not, so its files are clipped, too."""
+    actions = raw.arrays["actions"]
+    if actions.dtype.kind != "f":
+        return raw
+    low, high = float(actions.min()), float(actions.max())
+    if low >= -1 and high <= 1:
+        return raw
+    if source.kind != "d4rl" and max(-low, high) > 1 + SLACK:
+        raise DataError(
+            f"{raw.where}: 'actions' lie between {low:.4g} and {high:.4g}, not in [-1, 1]. Give their bounds:\n"
+            f"{convert_line(raw.where)} --action_low {low:.4g} --action_high {high:.4g}"
+        )
+    outside = int(((actions < -1) | (actions > 1)).any(1).sum())
+    metadata = raw.metadata | {"read/actions": f"{outside} rows clipped to [-1, 1]"}
+    return raw._replace(arrays={**raw.arrays, "actions": actions.clip(-1, 1)}, metadata=metadata)
+
+
+def spec_of(raw: Raw) -> EnvSpec:
+    actions, about = raw.arrays["actions"], raw.metadata
+    steps = about.get("max_episode_steps")
+    spec = EnvSpec(
+        env_id=str(about.get("env_id", "")),
+        obs_shape=tuple(raw.arrays["observations"].shape[1:]),
+        action_shape=tuple(actions.shape[1:]),
+        max_episode_steps=steps if isinstance(steps, int) and steps > 0 else None,
+    )
+    if actions.dtype.kind == "f":
+        width = actions.shape[1]
+        low, high = (
+            _bounds(raw, key, width, sign) for key, sign in (("action_low", -1.0), ("action_high", 1.0))
+        )
+        return spec._replace(action_low=low, action_high=high)
+    kind = "discrete" if actions.ndim == 1 else "multi_discrete"
+    seen = np.atleast_1d(actions.max(0) + 1)
+    sizes = tuple(int(n) for n in np.atleast_1d(about.get("action_sizes", seen)))
+    if len(sizes) != len(seen) or any(have > most for have, most in zip(seen, sizes, strict=True)):
+        raise DataError(
+            f"{raw.where}: 'actions' go up to {int(seen.max()) - 1}, its metadata allows {sizes} actions"
+        )
+    return spec._replace(action_kind=kind, action_sizes=sizes)
+
+
+def _bounds(raw: Raw, key: str, width: int, default: float) -> tuple[float, ...]:
+    given = raw.metadata.get(key)
+    if given is None:
+        return (default,) * width
+    found = tuple(float(each) for each in np.atleast_1d(given))
+    if len(found) != width:
+        raise DataError(f"{raw.where}: 'metadata/{key}' has {len(found)} numbers for {width} actions")
+    return found
+
+
+def reference_of(source: Source, metadata: dict[str, Any]) -> Reference | None:
+    return d4rl_reference(source.name) if source.kind == "d4rl" else local_reference(metadata)
+
+
+def sha256_of(source: Source) -> str:
+    return minari_digest(str(source.path)) if source.kind == "minari" else file_digest(source.path)
+
+
+def file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,197 @@
+"""Arrays as a file holds them, under D4RL's names, and the first look at whether they can be a data set."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rl_lightning.errors import DataError
+
+Array = np.ndarray
+NEEDED = ("observations", "actions", "rewards", "terminals")
+OPTIONAL = ("next_observations", "timeouts")
+# other names that files use for the same thing
+ALIASES = {
+    "obs": "observations",
+    "observation": "observations",
+    "states": "observations",
+    "action": "actions",
+    "acts": "actions",
+    "reward": "rewards",
+    "rews": "rewards",
+    "next_obs": "next_observations",
+    "next_observation": "next_observations",
+    "next_states": "next_observations",
+    "terminated": "terminals",
+    "terminal": "terminals",
+    "terminations": "terminals",
+    "truncated": "timeouts",
+    "timeout": "timeouts",
+    "truncations": "timeouts",
+}
+
+
+class Raw(NamedTuple):
+    """What was read, before anything is made of it."""
+
+    where: str  # file, for messages
+    arrays: dict[str, Array]  # NEEDED and, where there, OPTIONAL
+    infos: dict[str, Array] = {}  # noqa: RUF012  (never mutated) # qpos, qvel ... one row each
+    metadata: dict[str, Any] = {}  # noqa: RUF012
+
+
+def canonical(key: str) -> str | None:
+    """The name that we use for an array; None for one that we do not know."""
+    key = ALIASES.get(key, key)
+    return key if key in (*NEEDED, *OPTIONAL) else None
+
+
+def convert_line(where: str) -> str:
+    stem = where.rpartition(".")[0] or where
+    return f"rl data convert {where} {stem}-new.hdf5"
+
+
+def check_keys(where: str, found: dict[str, Any]) -> None:
+    """Raises if a needed array is missing; `found` is what the file holds, by its own names."""
+    have = {canonical(key) for key in found}
+    missing = [key for key in NEEDED if key not in have]
+    if missing:
+        there = ", ".join(sorted(found)[:12]) or "nothing"
+        raise DataError(
+            f"{where}: no array '{missing[0]}' (it holds {there}).\n"
+            "A data set needs observations, actions, rewards and terminals, one row per step"
+        )
+
+
+def check_arrays(raw: Raw) -> Raw:
+    """The same arrays with settled shapes and types; raises on what cannot be rows of experience."""
+    where, arrays = raw.where, dict(raw.arrays)
+    check_keys(where, arrays)
+    for key, array in arrays.items():
+        arrays[key] = _plain(where, key, np.asarray(array))
+    _check_lengths(where, arrays)
+    for key in ("observations", "next_observations"):
+        if key in arrays:
+            arrays[key] = _observations(where, key, arrays[key])
+    _same_shape(where, arrays)
+    for key in ("rewards", "terminals", "timeouts"):
+        if key in arrays:
+            arrays[key] = _column(where, key, arrays[key])
+    for key in ("terminals", "timeouts"):
+        if key in arrays:
+            arrays[key] = _flags(where, key, arrays[key])
+    arrays["rewards"] = _float32(where, "rewards", arrays["rewards"])
+    arrays["actions"] = _actions(where, arrays["actions"])
+    return raw._replace(arrays=arrays)
+
+
+def _check_lengths(where: str, arrays: dict[str, Array]) -> None:
+    rows = len(arrays["observations"])
+    if rows == 0:
+        raise DataError(f"{where}: 'observations' has no rows; the file is empty. Record or fetch it again")
+    for key, array in arrays.items():
+        if len(array) != rows:
+            raise DataError(
+                f"{where}: '{key}' has {len(array)} rows and 'observations' {rows}; each needs one per step.\n"
+                "The file was cut short or its arrays belong to different recordings"
+            )
+
+
+def _plain(where: str, key: str, array: Array) -> Array:
+    if array.dtype.hasobject or array.dtype.kind not in "biuf":
+        raise DataError(
+            f"{where}: '{key}' holds {_kind(array.dtype)}, not plain numbers; it is not read.\n"
+            f"Convert it from its source: {convert_line(where)}"
+        )
+    if array.ndim == 0:
+        raise DataError(f"{where}: '{key}' is a single number, not one row per step")
+    return array
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    if dtype.hasobject:
+        return "pickled Python objects"
+    return {"U": "text", "S": "text", "c": "complex numbers"}.get(dtype.kind, str(dtype))
+
+
+def _float32(where: str, key: str, array: Array) -> Array:
+    with np.errstate(over="ignore"):  # a number that float32 cannot hold is found as infinite, and named
+        return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def _observations(where: str, key: str, array: Array) -> Array:
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise DataError(
+            f"{where}: '{key}' has shape {array.shape}; flat observations are needed, one row of numbers per step"
+        )
+    return _float32(where, key, array)
+
+
+def _same_shape(where: str, arrays: dict[str, Array]) -> None:
+    following = arrays.get("next_observations")
+    if following is not None and following.shape != arrays["observations"].shape:
+        raise DataError(
+            f"{where}: 'next_observations' has shape {following.shape}, 'observations' "
+            f"{arrays['observations'].shape}; they must agree"
+        )
+
+
+def _column(where: str, key: str, array: Array) -> Array:
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise DataError(f"{where}: '{key}' has shape {array.shape}; one number per step is needed")
+    return array
+
+
+def _flags(where: str, key: str, array: Array) -> Array:
+    if array.dtype == np.bool_:
+        return array
+    flags = array == 1
+    if not (flags | (array == 0)).all():
+        row = int(np.flatnonzero(~(flags | (array == 0)))[0])
+        raise DataError(f"{where}: '{key}' must be 0 or 1 in every row; row {row} is {array[row]}")
+    return flags
+
+
+def _actions(where: str, array: Array) -> Array:
+    if array.dtype.kind in "iub":
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim > 2:
+            raise DataError(f"{where}: 'actions' has shape {array.shape}; one row per step is needed")
+        array = array.astype(np.int64)
+        if array.size and array.min() < 0:
+            raise DataError(f"{where}: 'actions' are whole numbers, and some are negative; they count from 0")
+        return array
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise DataError(f"{where}: 'actions' has shape {array.shape}; one row of numbers per step is needed")
+    return _float32(where, "actions", array)
+
+
+def first_bad(raw: Raw) -> dict[str, Array]:
+    """For each array with numbers that are not finite: the rows that have them."""
+    found = {}
+    for key, array in raw.arrays.items():
+        if array.dtype.kind != "f":
+            continue
+        flat = array.reshape(len(array), -1)
+        # One pass without a mask: a sum is finite if every number is, but for overflow.
+        if not np.isfinite(flat.sum(dtype=np.float64)):
+            bad = np.flatnonzero(~np.isfinite(flat).all(1))
+            if len(bad):
+                found[key] = bad
+    return found
+
+
+def check_finite(raw: Raw) -> None:
+    for key, rows in first_bad(raw).items():
+        raise DataError(
+            f"{raw.where}: '{key}' has NaN or infinite numbers in {len(rows)} rows, first in row {rows[0]}.\n"
+            f"Leave those rows out with: {convert_line(raw.where)} --drop_bad"
+        )

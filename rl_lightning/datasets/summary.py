@@ -1,0 +1,95 @@
+"""Numbers about a data set that need only rewards and flags, and what lies in the data folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rl_lightning.datasets.episodes import ends_of, timeouts_of
+from rl_lightning.datasets.hdf5 import peek_hdf5, read_columns
+from rl_lightning.datasets.places import D4RL_FILES, READABLE, d4rl_dir, data_dir
+from rl_lightning.datasets.raw import Array, Raw
+from rl_lightning.datasets.references import short_name
+from rl_lightning.errors import DataError
+
+
+class EpisodeTable(NamedTuple):
+    """One entry per episode."""
+
+    returns: Array
+    lengths: Array
+    finished: Array  # bool; False where the recording broke off
+
+    @property
+    def mean_return(self) -> float:
+        """Over finished episodes, or over all if none is."""
+        chosen = self.returns[self.finished] if self.finished.any() else self.returns
+        return float(chosen.mean())
+
+
+def episode_table(raw: Raw) -> EpisodeTable:
+    """Of arrays with rewards, terminals and perhaps timeouts."""
+    terminated = np.asarray(raw.arrays["terminals"]).reshape(-1).astype(bool)
+    truncated, _ = timeouts_of(raw)
+    truncated = np.asarray(truncated).reshape(-1).astype(bool)
+    last = np.flatnonzero(ends_of(terminated, truncated))
+    starts = np.concatenate([[0], last[:-1] + 1])
+    rewards = np.asarray(raw.arrays["rewards"], np.float64).reshape(-1)
+    return EpisodeTable(
+        np.add.reduceat(rewards, starts), last - starts + 1, terminated[last] | truncated[last]
+    )
+
+
+class Shelf(NamedTuple):
+    """A folder of data and its contents, one dictionary a file."""
+
+    folder: Path
+    files: list[dict[str, Any]]
+
+
+def shelves() -> list[Shelf]:
+    """The data folder and D4RL's own."""
+    own, theirs = data_dir(), d4rl_dir()
+    found = [Shelf(own, [describe(path) for path in _files(own)])]
+    if theirs.resolve() != own.resolve():
+        found.append(Shelf(theirs, [describe(path) for path in _files(theirs)]))
+    return found
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    paths = [path for path in folder.rglob("*") if path.suffix.lower() in READABLE and path.is_file()]
+    return sorted(path for path in paths if not path.name.startswith(".") and "policies" not in path.parts)
+
+
+def dataset_name(path: Path) -> str:
+    """What a user types for a file: its name where it has one, else its path."""
+    if path.parent == data_dir() / "local":
+        return f"local/{path.stem}"
+    for name, (_, file) in D4RL_FILES.items():
+        if path.name == file:
+            return f"d4rl/{name}"
+    if path.parent in (data_dir() / "d4rl", d4rl_dir()):
+        return f"d4rl/{short_name(path.name)}"
+    return str(path)
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Name, rows, episodes, mean return and size of a file; a damaged one says so."""
+    row: dict[str, Any] = {"name": dataset_name(path), "rows": None, "episodes": None, "mean_return": None}
+    row |= {"MB": path.stat().st_size / 1e6, "note": ""}
+    if path.suffix.lower() not in (".hdf5", ".h5"):
+        return row | {"note": "not looked into"}
+    try:
+        shapes, metadata = peek_hdf5(path)
+        row["rows"] = shapes["rewards"][0][0] if shapes["rewards"][0] else 0
+        if {"episodes", "mean_return"} <= metadata.keys():
+            return row | {"episodes": metadata["episodes"], "mean_return": metadata["mean_return"]}
+        columns = read_columns(path, ("rewards", "terminals", "timeouts"))
+        table = episode_table(Raw(str(path), columns, {}, metadata))
+        return row | {"episodes": len(table.returns), "mean_return": table.mean_return}
+    except (DataError, ValueError, IndexError) as error:
+        return row | {"note": str(error).splitlines()[0].removeprefix(f"{path}: ")[:60]}

@@ -1,0 +1,91 @@
+"""The version of a config, and what an older one needs to run today.
+
+A config.yaml that a run leaves says `config_version: N`; one that says nothing is taken as of today. An older one is
+brought up to date key by key; where a key has no successor it is refused, with what to write instead.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+from rl_lightning.errors import ConfigError
+
+VERSION = 1
+KEY = "config_version"
+
+Config = dict[str, Any]
+
+
+class Change(NamedTuple):
+    """One key that a version renamed, moved or took away."""
+
+    version: int  # the first that knows the new key
+    old: str  # dotted
+    new: str | None  # dotted; None if it is gone
+    instead: str = ""  # what to write instead of a key that is gone
+
+
+# Version 0 stands for the names that were used before the first release.
+CHANGES = (
+    Change(1, "run.total_timesteps", "run.env_steps"),
+    Change(1, "run.total_steps", "run.env_steps"),
+    Change(1, "run.eval_freq", "run.eval_every"),
+    Change(1, "run.checkpoint_freq", "run.save_every"),
+    Change(1, "seed", "seed_everything"),
+    Change(1, "log.use_wandb", "log.wandb"),
+    Change(1, "log.use_tensorboard", "log.tensorboard"),
+    Change(1, "model.init_args.learning_rate", "model.init_args.lr"),
+    Change(1, "model.init_args.tau", "model.init_args.target_rate"),
+    Change(1, "trainer.max_steps", None, "run.env_steps or run.updates"),
+    Change(1, "trainer.max_epochs", None, "run.env_steps or run.updates"),
+)
+
+
+def stamped(config: Config) -> Config:
+    """The config with today's version in front."""
+    return {KEY: VERSION, **{key: value for key, value in config.items() if key != KEY}}
+
+
+def migrate(
+    config: Config, where: str, changes: tuple[Change, ...] = CHANGES, version: int = VERSION
+) -> Config:
+    """The config as of today, without its version; raises ConfigError with what to change by hand."""
+    found = config.get(KEY, version)
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise ConfigError(f"{where}: {KEY} is {found!r:.40}; it is a whole number, today {version}")
+    if found > version:
+        raise ConfigError(
+            f"{where}: was written for a later rl_lightning ({KEY} {found}; this one knows {version}). "
+            "Update with: pip install -U rl-lightning"
+        )
+    current = copy.deepcopy({key: value for key, value in config.items() if key != KEY})
+    for change in sorted(changes, key=lambda change: change.version):
+        if found < change.version:
+            _apply(current, change, where)
+    return current
+
+
+def _apply(config: Config, change: Change, where: str) -> None:
+    *path, last = change.old.split(".")
+    parent = _inside(config, path)
+    if parent is None or last not in parent:
+        return
+    if change.new is None:
+        raise ConfigError(
+            f"{where}: {change.old} is gone since config_version {change.version}; write {change.instead}"
+        )
+    *path, name = change.new.split(".")
+    target = config
+    for word in path:
+        target = target.setdefault(word, {})
+    if name in target:
+        raise ConfigError(f"{where}: has both {change.old} (of old) and {change.new}; keep one")
+    target[name] = parent.pop(last)
+
+
+def _inside(config: Config, path: list[str]) -> Config | None:
+    found: Any = config
+    for word in path:
+        found = found.get(word) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,84 @@
+"""results.csv: one row per finished evaluation, with all that is needed to make it again."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import os
+from pathlib import Path
+from typing import IO, Any
+
+from rl_lightning.errors import DataError
+
+HEADER = (
+    "task",
+    "algorithm",
+    "density",
+    "percentile",
+    "seed",
+    "return",
+    "normalized",
+    "normalization",
+    "length",
+    "episodes",
+    "config_hash",
+    "git",
+    "data_hash",
+    "run",
+)
+
+
+def append_result(path: str | Path, row: dict[str, Any]) -> None:
+    """Adds a row; processes that append at the same time wait for each other. What a row lacks stays empty."""
+    unknown = sorted(row.keys() - set(HEADER))
+    if unknown:
+        raise DataError(f"{path}: no column '{unknown[0]}'; there are {', '.join(HEADER)}")
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file closes, also by a process that dies
+        text = _opening(file, path) + _line([_text(row.get(column)) for column in HEADER])
+        file.write(text.encode("utf-8"))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_results(path: str | Path) -> list[dict[str, str]]:
+    """All rows, oldest first; none if there is no file."""
+    if not Path(path).exists():
+        return []
+    with Path(path).open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        text = file.read().decode("utf-8")
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    _check(reader.fieldnames, Path(path))
+    return [dict(row) for row in reader]
+
+
+def _opening(file: IO[bytes], path: Path) -> str:
+    """What must stand before a new row: the header of a new file, the end of a line that was cut off."""
+    file.seek(0)
+    whole = file.read()
+    if not whole:
+        return _line(HEADER)
+    first = whole.split(b"\n", 1)[0].decode("utf-8", "replace")
+    _check(next(csv.reader([first]), []), path)
+    return "" if whole.endswith(b"\n") else "\n"
+
+
+def _check(found: Any, path: Path) -> None:
+    if tuple(found or ()) != HEADER:
+        raise DataError(f"{path}: its columns are not those of a results file. Move it away and run again")
+
+
+def _line(values: Any) -> str:
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerow(values)
+    return out.getvalue()
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return repr(value) if isinstance(value, float) else str(value)

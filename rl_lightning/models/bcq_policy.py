@@ -1,0 +1,130 @@
+"""BCQ's policy: actions that the data could hold, moved a little, of which the critic takes its favourite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.functional.policy import standard_noise
+from rl_lightning.models.provided import Provided
+from rl_lightning.networks.critics import QEnsemble
+from rl_lightning.networks.mlp import MLPNet
+
+LOG_STD_BOUNDS = (-4.0, 15.0)
+LATENT_LIMIT = 0.5  # decoded codes stay where the data's own are dense
+
+
+def relu_net(in_dim: int, hidden: list[int], out_dim: int) -> nn.Sequential:
+    torso = MLPNet((in_dim,), list(hidden), "relu", init="default")
+    return nn.Sequential(torso, nn.Linear(torso.out_dim, out_dim))
+
+
+class ActionVAE(nn.Module):
+    """The data's actions given an observation, as a conditional variational autoencoder.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Width of an action.
+        hidden: Hidden sizes of encoder and decoder.
+    """
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden: list[int]) -> None:
+        super().__init__()
+        self.latent_dim = 2 * action_dim
+        self.encoder = relu_net(obs_dim + action_dim, hidden, 2 * self.latent_dim)
+        self.decoder = relu_net(obs_dim + self.latent_dim, hidden, action_dim)
+
+    def loss(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """(squared error of the reconstruction, KL to the standard normal), both means over all entries."""
+        mean, log_std = self.encoder(torch.cat((obs, action), -1)).chunk(2, -1)
+        log_std = log_std.clamp(*LOG_STD_BOUNDS)
+        code = torch.addcmul(mean, log_std.exp(), torch.randn_like(mean))
+        error = (self.decode(obs, code) - action).square().mean()
+        return error, (0.5 * (mean.square() + (2.0 * log_std).exp() - 1.0) - log_std).mean()
+
+    def decode(self, obs: Tensor, code: Tensor) -> Tensor:  # [..., O], [..., Z] -> [..., A]
+        return torch.tanh(self.decoder(torch.cat((obs, code), -1)))
+
+
+class Perturbation(nn.Module):
+    """Moves an action by at most `reach`.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Width of an action.
+        hidden: Hidden sizes.
+        reach: Largest change of an entry of the action.
+    """
+
+    def __init__(self, obs_dim: int, action_dim: int, hidden: list[int], reach: float) -> None:
+        super().__init__()
+        self.reach = reach
+        self.net = relu_net(obs_dim + action_dim, hidden, action_dim)
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:
+        moved = action + self.reach * torch.tanh(self.net(torch.cat((obs, action), -1)))
+        return moved.clamp(-1.0, 1.0)
+
+
+class BCQPolicy(nn.Module):
+    """All that acting needs. Greedy acting uses codes drawn once and kept, so that it is a function of the obs.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Width of an action.
+        hidden: Hidden sizes of the perturbation and of each critic.
+        vae_hidden: Hidden sizes of the autoencoder.
+        reach: Largest change of an entry of a decoded action.
+        candidates: Actions that the critic chooses from when acting.
+    """
+
+    codes: Tensor
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden: list[int],
+        vae_hidden: list[int],
+        reach: float = 0.05,
+        candidates: int = 100,
+    ) -> None:
+        super().__init__()
+        self.init_args: dict[str, Any] = {
+            "obs_dim": obs_dim,
+            "action_dim": action_dim,
+            "hidden": list(hidden),
+            "vae_hidden": list(vae_hidden),
+            "reach": reach,
+            "candidates": candidates,
+        }
+        self.vae = ActionVAE(obs_dim, action_dim, vae_hidden)
+        self.actor = Perturbation(obs_dim, action_dim, hidden, reach)
+        self.q = QEnsemble(2, obs_dim, action_dim, hidden)
+        codes = torch.randn(candidates, self.vae.latent_dim)
+        self.register_buffer("codes", codes.clamp_(-LATENT_LIMIT, LATENT_LIMIT))
+
+    def likely(self, obs: Tensor) -> Tensor:
+        """One likely action per row, drawn from torch's own generator.  [B, O] -> [B, A]"""
+        code = torch.randn(*obs.shape[:-1], self.vae.latent_dim, device=obs.device)
+        return self.vae.decode(obs, code.clamp_(-LATENT_LIMIT, LATENT_LIMIT))
+
+    def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self._best(obs, self.codes.expand(len(obs), -1, -1))
+
+    def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
+        code = standard_noise((len(obs), *self.codes.shape), generator, obs)
+        return self._best(obs, code.clamp_(-LATENT_LIMIT, LATENT_LIMIT))
+
+    def _best(self, obs: Tensor, codes: Tensor) -> Tensor:  # [N, O], [N, K, Z] -> [N, A]
+        count = codes.shape[1]
+        rows = obs.repeat_interleave(count, 0)
+        action = self.actor(rows, self.vae.decode(rows, codes.flatten(0, 1)))
+        best = self.q(rows, action)[0].view(-1, count).argmax(-1)
+        return action.view(len(obs), count, -1)[torch.arange(len(obs), device=obs.device), best]
+
+    def provided(self, prefix: str) -> Provided:
+        """How a later stage makes this policy again, its weights lying under `prefix`."""
+        return Provided(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)

@@ -1,0 +1,101 @@
+"""Kernel density over the nearest of the kept rows."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.models.density.base import LOG_2PI, DensityNet, DensityRecipe, check_positive
+
+PROBES = 512  # kept rows that a bandwidth is chosen by
+WIDTHS = tuple(2.0 ** (-i / 3) for i in range(13))  # tried as multiples of Scott's rule
+
+
+class KDENet(DensityNet):
+    """Gaussian kernels on prepared rows, summed over the nearest ones in logs: no floor, however far away."""
+
+    trains = False
+    chunk = 256
+    support: Tensor
+    count: Tensor
+    width: Tensor
+
+    def __init__(
+        self, dim: int, neighbours: int | None, bandwidth: float | None, rows: int, whiten: bool
+    ) -> None:
+        super().__init__(dim, whiten=whiten)
+        self.neighbours, self.bandwidth = neighbours, bandwidth
+        self.register_buffer("support", torch.zeros(rows, dim))
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("width", torch.ones(()))
+
+    @torch.no_grad()
+    def fit_statistics(self, x: Tensor) -> None:
+        super().fit_statistics(x)
+        count = min(len(x), len(self.support))
+        generator = torch.Generator().manual_seed(0)  # which rows are kept follows from the rows alone
+        kept = torch.randperm(len(x), generator=generator)[:count]
+        self.support.zero_()
+        self.support[:count] = self.prepare(x[kept.to(x.device)])
+        self.count.fill_(count)
+        self.width.fill_(self._choose_width() if self.bandwidth is None else self.bandwidth)
+
+    def _choose_width(self) -> float:
+        """The bandwidth under which kept rows are likeliest given all others."""
+        count = int(self.count)
+        scott = float(count ** (-1.0 / (self.dim + 4)))
+        if count < 3:
+            return scott
+        probes = self.support[: min(count, PROBES)]
+        nearest = torch.cat([self._distances(part, 1) for part in probes.split(self.chunk)])
+        others = nearest.sort(-1).values[:, 1:]  # the first is the row itself
+        tried = [scott * factor for factor in WIDTHS]
+        return max(tried, key=lambda width: float(self._sum(others, width, count - 1).mean()))
+
+    def _distances(self, z: Tensor, more: int = 0) -> Tensor:
+        """Squared distances to the nearest kept rows [B, D] -> [B, K], in no order."""
+        count = int(self.count)
+        support = self.support[:count]
+        # half the squared distance less what is the same for all of the support; greater is nearer
+        near = torch.addmm(support.square().sum(-1), z, support.T, beta=-0.5)
+        if self.neighbours is not None and self.neighbours + more < count:
+            near = near.topk(self.neighbours + more, -1, sorted=False).values
+        return (z.square().sum(-1, keepdim=True) - 2.0 * near).clamp_min_(0.0)
+
+    def _sum(self, distances: Tensor, width: Tensor | float, count: int) -> Tensor:
+        width = torch.as_tensor(width, device=distances.device)
+        kernels = torch.logsumexp(distances * (-0.5 / width.square()), -1)
+        return kernels - math.log(count) - self.dim * (width.log() + 0.5 * LOG_2PI)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        if self.count == 0:
+            raise ConfigError("this kernel density has no rows yet: it is made by a density stage")
+        return self._sum(self._distances(z), self.width, int(self.count))
+
+
+class KDE(DensityRecipe):
+    """Kernel density of the nearest rows; needs no training.
+
+    Args:
+        neighbours: Nearest kept rows whose kernels are summed; null: all, which few dimensions need.
+        bandwidth: Width of a kernel in standard deviations of the data; null: the likeliest, each kept row being judged
+            by the others.
+        rows: Most rows of the data that are kept, drawn at random.
+        whiten: Take linear dependence between columns out before distances; off, only their scales.
+    """
+
+    def __init__(
+        self,
+        neighbours: int | None = 100,
+        bandwidth: float | None = None,
+        rows: int = 10_000,
+        whiten: bool = True,
+    ) -> None:
+        check_positive(neighbours=neighbours, bandwidth=bandwidth, rows=rows)
+        self.neighbours, self.bandwidth, self.rows, self.whiten = neighbours, bandwidth, rows, whiten
+
+    def build(self, dim: int) -> KDENet:
+        return KDENet(dim, self.neighbours, self.bandwidth, self.rows, self.whiten)

@@ -1,0 +1,149 @@
+"""`rl data` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from rl_lightning.cli import main
+from rl_lightning.datasets import load_dataset
+
+from .conftest import Rl
+
+SAC = """\
+# SAC on Pendulum, tiny
+model:
+  class_path: SAC
+  init_args: {network: {class_path: MLP, init_args: {hidden: [8], activation: relu}}, critic_hidden: [8]}
+data: {class_path: OnlineData, init_args: {env: {id: Pendulum-v1}, num_envs: 2, batch_size: 8, learning_starts: 280}}
+run: {env_steps: 300, eval_every: 300, eval_episodes: 1}
+log: {tensorboard: false}
+threads: 1
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A log folder with one short SAC run, `sac`."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "sac.yaml").write_text(SAC)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("RL_LOGS", str(folder / "logs"))
+        assert main(["fit", "--config", "sac.yaml", "--name", "sac"]) == 0
+    return folder / "logs"
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RL_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("D4RL_DATASET_DIR", str(tmp_path / "d4rl"))
+    return tmp_path
+
+
+def test_make_list_info_check(rl: Rl, folders: Path) -> None:
+    assert "(empty)" in rl("data", "list").out
+    made = rl("data", "make", "local/pendulum-random", "--rows", "450", "--seed", "3")
+    assert made.code == 0 and "450 rows, 3 episodes" in made.out
+    listed = json.loads(rl("data", "list", "--format", "json").out)
+    (row,) = listed[0]["files"]
+    assert row["name"] == "local/pendulum-random" and row["rows"] == 450 and row["episodes"] == 3
+    assert "local/pendulum-random" in rl("data", "list").out
+    info = json.loads(rl("data", "info", "local/pendulum-random", "--format=json").out)
+    assert (
+        info["env"] == "Pendulum-v1" and info["metadata"]["seed"] == 3 and info["metadata"]["kind"] == "local"
+    )
+    assert "sha256" in rl("data", "info", "local/pendulum-random").out
+    checked = rl("data", "check", "local/pendulum-random")
+    assert checked.code == 0 and checked.out.endswith("all is well\n")
+    again = rl("data", "make", "local/pendulum-random", "--rows", "450")
+    assert again.code == 3 and "is there already" in again.err
+    assert rl("data", "make", "local/pendulum-random", "--rows", "100", "--force").code == 0
+    assert load_dataset("local/pendulum-random").rows == 100
+    with h5py.File(folders / "data" / "local" / "pendulum-random.hdf5") as file:
+        assert {"observations", "actions", "rewards", "next_observations", "terminals", "timeouts"} <= set(
+            file
+        )
+
+
+def test_check_of_bad_data_ends_with_3(rl: Rl, tmp_path: Path) -> None:
+    rl("data", "make", "local/pendulum-random", "--rows", "450")
+    path = tmp_path / "data" / "local" / "pendulum-random.hdf5"
+    with h5py.File(path, "a") as file:
+        file["observations"][7, 1] = np.nan
+    result = rl("data", "check", "local/pendulum-random")
+    assert result.code == 3 and " BAD values" in result.out and "look at: values" in result.out
+    new = tmp_path / "mended.hdf5"
+    assert "1 bad rows left out" in rl("data", "convert", str(path), str(new), "--drop-bad").out
+    assert rl("data", "check", str(new)).code == 0
+
+
+def test_mistakes(rl: Rl) -> None:
+    cases = [
+        (["data"], 2, "one of: list"),
+        (["data", "lst"], 2, "did you mean 'list'"),
+        (["data", "info"], 2, "needs one data set"),
+        (["data", "info", "local/none"], 3, "rl data make local/none"),
+        (["data", "make", "hopper-medium"], 2, "below local/"),
+        (["data", "make", "local/pendulum-medum"], 3, "does not say what to record"),
+        (["data", "make", "local/nothing-random"], 3, "--env ID"),
+        (["data", "make", "local/pendulum-medium"], 3, "rl data publish"),
+        (["data", "make", "local/x-random", "--env", "Pendulm-v1"], 2, "Pendulum-v1"),
+        (["data", "convert", "a.npz"], 2, "needs two files"),
+        (["data", "convert", "a.npz", "b.hdf5", "--action-low", "1"], 2, "belong together"),
+        (["data", "get", "local/x"], 3, "rl data make"),
+        (["data", "get", "d4rl/hopper-medium-v2", "--url", "http://127.0.0.1:9/x"], 3, "is there a network"),
+        (["data", "publish", "x"], 2, "--level"),
+        (["data", "list", "--format", "xml"], 2, "text or json"),
+        (["data", "list", "--rows", "3"], 2, "no option"),
+    ]
+    for words, code, text in cases:
+        result = rl(*words)
+        assert (result.code, text in result.err) == (code, True), (words, result)
+        assert len(result.err.splitlines()) <= 3 and result.out == "", words
+
+
+def test_a_fetched_file_is_not_fetched_again(rl: Rl, folders: Path) -> None:
+    path = folders / "data" / "d4rl" / "hopper_medium-v2.hdf5"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"x")
+    assert "is here already" in rl("data", "get", "d4rl/hopper-medium-v2").out
+    Path(f"{path}.sha256").write_text("0" * 64 + "  x\n")
+    assert "damaged" in rl("data", "get", "d4rl/hopper-medium-v2").err
+
+
+def test_from_a_run(rl: Rl, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RL_LOGS", str(trained))
+    assert rl("data", "make", "local/mine", "--run", "sac", "--rows", "210", "--num-envs", "1").code == 0
+    data = load_dataset("local/mine")
+    assert (
+        data.about["policies"][0]["run"] == "sac" and data.spec.env_id == "Pendulum-v1" and data.rows == 210
+    )
+    replay = rl("data", "make", "local/pendulum-medium-replay", "--run", "sac")
+    assert replay.code == 0, replay.err
+    rows = load_dataset("local/pendulum-medium-replay")
+    assert rows.rows >= 300 and "replay buffer of run sac" in rows.about["replay"]
+    assert (rows.next_obs[:-1] == rows.obs[1:]).all(1)[~rows.truncated[:-1]].all()
+    assert "weights only" in rl("data", "make", "local/a-replay", "--run", "sac", "--checkpoint", "best").err
+
+
+def test_publish_and_record(rl: Rl, trained: Path, monkeypatch: pytest.MonkeyPatch, folders: Path) -> None:
+    monkeypatch.setenv("RL_LOGS", str(trained))
+    published = rl("data", "publish", "sac", "--level", "medium", "--episodes", "1")
+    assert published.code == 0 and "greedy" in published.out, published.err
+    policy = folders / "data" / "policies" / "pendulum-medium.safetensors"
+    assert policy.stat().st_size < 5000
+    shutil.copy(policy, policy.with_name("pendulum-expert.safetensors"))
+    for name in ("medium", "medium-expert", "expert-narrow", "medium-replay", "medium-sparse"):
+        result = rl("data", "make", f"local/pendulum-{name}", "--rows", "60", "--num-envs", "1")
+        assert result.code == 0, result.err
+        data = load_dataset(f"local/pendulum-{name}")
+        assert data.rows == 60 and data.about["policies"][0].get("sha256"), name
+    assert data.about["sparse_keep"] == 0.1
+    assert load_dataset("local/pendulum-medium-expert").truncated[29]
+    assert "random to medium" in load_dataset("local/pendulum-medium-replay").about["replay"]

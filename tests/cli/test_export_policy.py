@@ -1,0 +1,91 @@
+"""Exported policies act as ours do, also where we are not installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from .conftest import Rl
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+PENDULUM = """\
+model: {class_path: SAC, init_args: {network: {class_path: MLP, init_args: {hidden: [8]}}, critic_hidden: [8]}}
+data:
+  class_path: OnlineData
+  init_args: {env: {id: Pendulum-v1, max_episode_steps: 20}, batch_size: 8, learning_starts: 16}
+run: {env_steps: 32, eval_every: 32, eval_episodes: 1}
+log: {tensorboard: false}
+threads: 1
+"""
+
+
+def test_onnx_policy_plays_without_us(rl: Rl, workdir: Path) -> None:
+    assert rl("fit", "--config", "cartpole.yaml", "--name", "a").code == 0
+    done = rl("export", "a", "--format", "onnx")
+    assert done.code == 0, done.err
+    assert "the same action on 64 observations" in done.out
+    folder = workdir / "lightning_logs/a/export"
+    script = (folder / "play.py").read_text()
+    assert len(script.splitlines()) < 15 and "rl_lightning" not in script
+    alone = "import sys, runpy; sys.modules['rl_lightning'] = sys.modules['torch'] = None; "
+    alone += f"runpy.run_path({str(folder / 'play.py')!r})"
+    played = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, cwd=workdir)
+    assert played.returncode == 0, played.stderr
+    assert float(played.stdout) == ours("a"), "the same episode as ours"
+
+
+def ours(run: str) -> float:
+    """The return of the episode that play.py plays."""
+    import gymnasium
+
+    from rl_lightning.cli.evaluation import TAKES, load
+    from rl_lightning.cli.flags import parse
+
+    agent = load(parse([run], TAKES, config=True), "best", None)
+    env, total, ended = gymnasium.make("CartPole-v1"), 0.0, False
+    obs, _ = env.reset(seed=0)
+    while not ended:
+        with torch.no_grad():
+            action, _ = agent.cli.model.act(torch.from_numpy(obs)[None], (), None)
+        obs, reward, terminated, truncated, _ = env.step(int(action[0]))
+        total, ended = total + float(reward), terminated or truncated
+    return total
+
+
+def test_continuous_actions_come_in_the_envs_scale(rl: Rl, workdir: Path) -> None:
+    (workdir / "p.yaml").write_text(PENDULUM)
+    assert rl("fit", "--config", "p.yaml", "--name", "p").code == 0
+    done = rl("export", "p", "--format", "onnx", "--output", "out")
+    assert done.code == 0, done.err
+    session = onnxruntime.InferenceSession("out/policy.onnx")
+    obs = torch.randn(5, 3).numpy() * 100
+    (action,) = session.run(None, {"obs": obs})
+    assert action.shape == (5, 1) and abs(action).max() <= 2.0
+    assert json.loads(Path("out/policy.json").read_text())["env"] == "Pendulum-v1"
+
+
+def test_recurrent_policy(rl: Rl, workdir: Path) -> None:
+    assert rl("fit", "--config", "cartpole.yaml", "--config", "network/gru", "--name", "g").code == 0
+    done = rl("export", "g", "--format", "onnx")
+    assert done.code == 0, done.err
+    played = subprocess.run(
+        [sys.executable, "lightning_logs/g/export/play.py"], capture_output=True, text=True, cwd=workdir
+    )
+    assert played.returncode == 0 and float(played.stdout) > 0, played.stderr
+
+
+def test_safetensors_hold_the_weights(rl: Rl, workdir: Path) -> None:
+    from safetensors.torch import load_file
+
+    assert rl("fit", "--config", "cartpole.yaml", "--name", "a").code == 0
+    done = rl("export", "a", "--format", "safetensors")
+    assert done.code == 0 and "bit for bit" in done.out
+    weights = load_file(workdir / "lightning_logs/a/export/policy.safetensors")
+    best = torch.load(workdir / "lightning_logs/a/checkpoints/best.ckpt", weights_only=True)["state_dict"]
+    assert weights.keys() == best.keys() and all(torch.equal(weights[k], best[k]) for k in best)

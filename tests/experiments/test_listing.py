@@ -1,0 +1,55 @@
+"""`rl list` of groups, pipelines and running runs; names that try to write on the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+
+
+def test_groups(add, rl):
+    for seed, value in enumerate([1, 2, 6]):
+        add(f"g-s{seed}", [value], group="g", seed=seed, status="finished" if seed else "failed")
+    add("alone", [9])
+    rows = json.loads(rl("list", "groups", "--format", "json").out)
+    assert [(row["group"], row["runs"], row["finished"], row["best"]) for row in rows] == [("g", 3, 2, 3.0)]
+    assert "g-s2" in rl("show", "g").out
+    assert len(json.loads(rl("show", "g", "--format", "json").out)) == 3
+
+
+def test_pipelines_with_their_stages(add, rl):
+    add("pipe", kind="pipeline", algorithm="")
+    add("pipe/collect", [1])
+    add("pipe/train", [2], algorithm="SAC", status="failed")
+    add("plain", [3])
+    rows = json.loads(rl("list", "pipelines", "--format", "json").out)
+    assert [(row["name"], row["status"]) for row in rows] == [
+        ("pipe", "finished"), ("pipe/collect", "finished"), ("pipe/train", "failed"),
+    ]  # fmt: skip
+    listed = json.loads(rl("list", "--format", "json").out)
+    assert [row["name"] for row in listed] == ["pipe", "plain"]
+    text = rl("show", "pipe").out
+    assert "pipe/train" in text and "stages" in text
+    assert rl("show", "pipe/train").code == 0
+
+
+def test_a_running_run_tells_how_far_it_is(add, rl):
+    """Its record says 0; its metrics say 3000 of 4000 steps."""
+    add("r", [1, 2, 3], status="running", pid=os.getpid(), host=os.uname().nodename, env_step=0)
+    row = json.loads(rl("list", "--filter", "status=running", "--format", "json").out)[0]
+    assert row["env_step"] == 3000 and row["progress"] == 0.75
+    assert "running 75%" in rl("list").out
+    assert "running 75%" in rl("show", "r").out and "rl watch r" in rl("show", "r").out
+
+
+def test_names_cannot_move_the_cursor(add, rl):
+    add("a\x1b[2Jb\n\r\u202ec", [1])
+    for words in (["list"], ["compare", "a\x1b[2Jb\n\r\u202ec"], ["show", "a\x1b[2Jb\n\r\u202ec"]):
+        out = rl(*words).out
+        assert not {"\x1b", "\r", "\u202e"} & set(out), words
+    assert len(rl("list").out.splitlines()) == 2
+
+
+def test_numbers_that_are_none_are_null(add, rl):
+    add("n", [1], best=float("nan"), last10=float("inf"))
+    row = json.loads(rl("list", "--format", "json").out, parse_constant=lambda text: 1 / 0)[0]
+    assert row["best"] is None and row["last10"] is None
