@@ -129,9 +129,9 @@ class ImaginedStep(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What one training_step gets: `updates` ready batches, stacked on a first axis U, or one batch as it is."""
+    """What one training_step gets: `updates` batches, stacked on a first axis U, one as it is, or drawn one by one."""
 
-    batch: Any  # Transitions, Rollout, Sequences ...; None where nothing is to be learned yet
+    batch: Any  # Transitions, Rollout, Sequences ...; None where nothing is to be learned; or what draws the next
     updates: int  # rounds of the update rule; 0 for a turn that only collected
     hook: str = "update"  # the module's method that learns from each batch
     stacked: bool = True

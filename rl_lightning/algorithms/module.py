@@ -62,7 +62,7 @@ class RLModule(LightningModule):
         raise TypeError(f"{type(self).__name__} must define update(batch)")
 
     def assess(self, data: Any) -> dict[str, float]:
-        """Of a module that does not act: what it is worth on held-out rows. `eval/score`, higher is better, ranks it."""
+        """What a module that does not act is worth on held-out rows; `eval/score`, higher is better, ranks it."""
         raise TypeError(f"{type(self).__name__} must define assess(data)")
 
     def heed(self, metrics: dict[str, float]) -> None:
@@ -123,6 +123,8 @@ class RLModule(LightningModule):
         data = self.trainer.datamodule  # type: ignore[attr-defined]
         self.phase = data.view
         rule = getattr(self, block.hook)
+        if callable(block.batch):
+            return self._learn_between(block, rule, data)
         priorities = []
         for u in range(block.updates):
             interrupt.poll()
@@ -133,6 +135,19 @@ class RLModule(LightningModule):
         data.schedule.update += block.updates
         if priorities and block.batch is not None:
             data.feedback(block, torch.stack(priorities))
+
+    def _learn_between(self, block: Block, rule: Any, data: Any) -> None:
+        """Of a block whose batches are not there yet: each is collected and drawn when the one before was learned."""
+        for _ in range(block.updates):
+            interrupt.poll()
+            with torch.autocast(self.device.type, enabled=False):
+                batch = block.batch()
+            batch = self.transfer_batch_to_device(batch, self.device, 0)
+            metrics = rule(batch)
+            data.schedule.update += 1
+            if "priority" in metrics:
+                data.feedback(block._replace(batch=batch), metrics.pop("priority"))
+            self.record(metrics)
 
     def record(self, metrics: Metrics) -> None:
         """Adds to the running means; nothing is converted or logged here."""

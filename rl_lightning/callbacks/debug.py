@@ -40,6 +40,8 @@ class Debug(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         torch.autograd.set_detect_anomaly(True, check_nan=True)
+        if hasattr(trainer.datamodule, "turns_per_block"):  # type: ignore[attr-defined]
+            trainer.datamodule.turns_per_block = 1  # type: ignore[attr-defined]  # so that every batch is looked at
         for name, module in pl_module.named_modules():
             if name:
                 self._hooks.append(module.register_forward_hook(_check_output(name)))

@@ -58,6 +58,7 @@ class EmitMetrics(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        schedule.log_every = self.every
         self._time, self._env_step, self._update = time.monotonic(), schedule.env_step, schedule.update
         if self._place is not None and self._file is not None and trainer.is_global_zero:
             self._file.cut(self._place)  # rows past the checkpoint will be written again

@@ -17,6 +17,7 @@ from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.types import Block, Transitions
 
 MOST_PREFILL = 1000  # vector steps of one block that only collects
+TURNS = 16  # of one env step and one update each that share a block, and so Lightning's cost
 
 
 class OnlineData(EnvData):
@@ -57,6 +58,7 @@ class OnlineData(EnvData):
         self.learning_starts = learning_starts
         self.train_every = train_every
         self.update_ratio = update_ratio
+        self.turns_per_block = TURNS
         self.replays: dict[str, ReplayBuffer] = {}
 
     def setup(self, stage: str) -> None:
@@ -87,6 +89,9 @@ class OnlineData(EnvData):
 
     def turn(self) -> Block:
         prefill = self.schedule.env_step < self.learning_starts
+        if not prefill and self._one_each():
+            wide = self._turn(prefill=False) * self._wide()
+            return Block(self.next_batch, self.schedule.turns_ahead(wide, self.turns_per_block))
         self.buffer.add(
             self.collect(self.random_act if prefill else self.agent.player(), self._turn(prefill))
         )
@@ -95,9 +100,25 @@ class OnlineData(EnvData):
             return Block(None, 0)
         return Block(self.sample(updates), updates)
 
+    def next_batch(self) -> Transitions:
+        """One turn: collects with the policy as it is now, and draws one batch."""
+        self.schedule.begin_block()
+        self.agent.progress = self.schedule.progress
+        self.buffer.add(self.collect(self.agent.player(), self._turn(prefill=False)))
+        return Transitions(*(None if field is None else field[0] for field in self.sample(1)))
+
+    def _one_each(self) -> bool:
+        """Every turn is followed by one update, and none is owed: several turns then fit into one block."""
+        per_turn = self.update_ratio * self._turn(prefill=False) * self._wide()
+        ready = len(self.buffer) >= max(2 * self.num_envs, 1)
+        return self.turns_per_block > 1 and per_turn == 1.0 and ready and self._owed() == 0
+
+    def _wide(self) -> int:
+        return self.num_envs * self.spec.action_repeat * self.world_size
+
     def _turn(self, prefill: bool) -> int:
         """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
-        wide = self.num_envs * self.spec.action_repeat * self.world_size
+        wide = self._wide()
         wanted = self.learning_starts - self.schedule.env_step if prefill else self.train_every
         steps = math.ceil(wanted / wide)
         return max(1, min(steps, MOST_PREFILL) if prefill else steps)

@@ -90,6 +90,7 @@ class RunSchedule:
         self.env_step = 0
         self.update = 0
         self.phases: PhaseCursor | None = None
+        self.log_every: int | None = None  # interval at which metrics are emitted, told by who emits them
         self.evaluate_now = False  # a phase asked for an evaluation at the end of this block
         self.converged = False  # the model says that nothing more is to be gained
         self.progress = 0.0  # share of the budget that was spent when the current block began
@@ -136,6 +137,21 @@ class RunSchedule:
                 if every:
                     updates = min(updates, every - self.update % every)
         return max(0, updates)
+
+    def turns_ahead(self, wide: int, most: int) -> int:
+        """Turns of `wide` env steps up to the next point at which something is due, at most `most`.
+
+        A function of the clocks alone: a run that is resumed, or has a larger budget, passes the same points.
+        """
+        run = self.run
+        cadences = (most * wide, run.eval_every, run.save_every, run.keep_every, self.log_every)
+        left = min(every - self.env_step % every for every in cadences if every)
+        if run.env_steps:
+            left = min(left, run.env_steps - self.env_step)
+        turns = math.ceil(left / wide)
+        if run.updates:
+            turns = min(turns, run.updates - self.update)
+        return max(1, turns)
 
     def state_dict(self) -> dict[str, Any]:
         phases = None if self.phases is None else self.phases.state_dict()

@@ -11,7 +11,7 @@ from rl_lightning.buffers import PrioritizedReplay, Replay
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.schedules import Linear
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.rollout.schedule import RunConfig, RunSchedule
 
 DQN, SAC = BY_NAME["dqn"], BY_NAME["sac"]
 
@@ -40,10 +40,37 @@ def test_updates_are_the_floor_of_ratio_times_steps(num_envs, ratio, start, ever
         run.learn(block)
         assert (schedule.env_step - before) % wide == 0
         if before >= start:
-            assert schedule.env_step - before == math.ceil(every / wide) * wide
+            turns = block.updates if callable(block.batch) else 1
+            assert schedule.env_step - before == turns * math.ceil(every / wide) * wide
         before = schedule.env_step
         if len(run.data.buffer) >= 2 * num_envs:
             assert schedule.update == math.floor(ratio * max(0, schedule.env_step - start))
+
+
+def test_turns_that_share_a_block_learn_what_turns_of_their_own_learn():
+    """Collecting, learning, collecting ...: in one block or in many, the same weights and rows come out."""
+    ends = []
+    for turns in (1, 16):
+        run = bare(
+            SAC.but({"learning_starts": 20, "batch_size": 4, "train_every": 1, "num_envs": 1}),
+            RunConfig(env_steps=75, eval_every=30),
+        )
+        run.data.turns_per_block = turns
+        while run.data.schedule.env_step < 75:
+            run.learn(run.data.next_block())
+        ends.append((run.model.state_dict(), run.data.buffer.rows[:75].clone(), run.data.schedule.update))
+    assert ends[0][2] == ends[1][2] == 55
+    assert all(torch.equal(a, b) for a, b in zip(ends[0][0].values(), ends[1][0].values(), strict=True))
+    assert torch.equal(ends[0][1], ends[1][1])
+
+
+def test_blocks_end_where_something_is_due():
+    schedule = RunSchedule(RunConfig(env_steps=100, eval_every=30))
+    ends = []
+    while not schedule.finished:
+        schedule.env_step += 2 * schedule.turns_ahead(wide=2, most=8)
+        ends.append(schedule.env_step)
+    assert ends == [16, 30, 32, 48, 60, 64, 80, 90, 96, 100]
 
 
 def test_the_count_holds_over_a_whole_fit_of_several_epochs(monkeypatch):
