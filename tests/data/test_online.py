@@ -52,7 +52,9 @@ def test_turns_that_share_a_block_learn_what_turns_of_their_own_learn():
     ends = []
     for turns in (1, 16):
         run = bare(
-            SAC.but({"learning_starts": 20, "batch_size": 4, "train_every": 1, "num_envs": 1}),
+            SAC.but(
+                {"learning_starts": 20, "batch_size": 4, "train_every": 1, "num_envs": 1, "update_ratio": 1.0}
+            ),
             RunConfig(env_steps=75, eval_every=30),
         )
         run.data.turns_per_block = turns

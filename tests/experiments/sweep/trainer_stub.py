@@ -52,6 +52,8 @@ def main(words: list[str]) -> int:
             (folder / "run.json").write_text(json.dumps(record | {"status": "interrupted"}))
             return 143
         if ends and row >= 1 and not (resumed and arguments.get("once")):
+            sys.stdout.write(f"error: ended with {ends}\n")
+            sys.stdout.flush()
             os._exit(ends)
     (folder / "run.json").write_text(json.dumps(record | {"status": "finished"}))
     return 0
