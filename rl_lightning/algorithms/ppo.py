@@ -130,6 +130,7 @@ class PPO(RLModule):
         self.policy = make_policy_head(spec, self.torso.out_dim, log_std_init)
         self.value = ValueHead(self.torso.out_dim)
         self.recurrent = bool(self.torso.initial_carry(1))
+        self.unscaled = isinstance(self.norm, nn.Identity)
         self._split = len(self.torso.initial_carry(1))  # how many of the carry's tensors are the policy's
 
     def initial_carry(self, count: int) -> Carry:
@@ -141,7 +142,7 @@ class PPO(RLModule):
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        obs = self.norm(obs)
+        obs = obs if self.unscaled else self.norm(obs)
         features, new = self.torso.step(obs, carry[: self._split])
         if self.recurrent and self.value_torso is not None:
             new = (*new, *self.value_torso.step(obs, carry[self._split :])[1])
@@ -153,7 +154,7 @@ class PPO(RLModule):
 
     def evaluate_rows(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Tensor]:
         """Policy parameters and values of rows [B, ...], or of whole envs [T, B, ...] where the network remembers."""
-        obs = self.norm(obs)
+        obs = obs if self.unscaled else self.norm(obs)
         if not self.recurrent:
             features = self.torso(obs)
             return self.policy(features), self.value(

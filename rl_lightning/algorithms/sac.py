@@ -15,7 +15,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.policy import squashed_sample, standard_noise
 from rl_lightning.functional.value import polyak_, td_target
 from rl_lightning.models.policy import SquashedGaussianPolicy
-from rl_lightning.models.provided import Provided
+from rl_lightning.models.provided import Provided, load_provided
 from rl_lightning.networks.actors import SquashedGaussianActor
 from rl_lightning.networks.base import Network, feed_forward
 from rl_lightning.networks.critics import QEnsemble
@@ -45,6 +45,8 @@ class SAC(RLModule):
         target_entropy: Entropy that the learned temperature holds; null: minus the number of action dimensions.
         actor_every: Critic updates per actor update (the actor then makes as many steps at once).
         max_grad_norm: Gradients are scaled down to this norm; null never.
+        policy: Product of a policy that the actor starts from, e.g. of BC with `loss: nll`; null: from scratch.
+        actor_starts: Updates of the critics alone before the actor moves; lets them learn about that policy first.
     """
 
     action_kinds = ("continuous",)
@@ -69,8 +71,11 @@ class SAC(RLModule):
         target_entropy: float | None = None,
         actor_every: int = 1,
         max_grad_norm: float | None = None,
+        policy: str | None = None,
+        actor_starts: int = 0,
     ) -> None:
         super().__init__(spec)
+        self.policy, self.actor_starts = policy, actor_starts
         if critic_subset is not None and not 1 <= critic_subset <= critics:
             raise ConfigError(
                 f"model.critic_subset is {critic_subset}; it must lie between 1 and critics ({critics})"
@@ -97,6 +102,18 @@ class SAC(RLModule):
         self.target_entropy = float(-spec.action_dim) if target_entropy is None else target_entropy
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
+    def setup(self, stage: str) -> None:
+        if stage != "fit" or self.policy is None or self.updates > 0:
+            return
+        start = load_provided(self.policy, "policy")
+        try:
+            self.actor.load_state_dict(start.state_dict())
+        except RuntimeError:
+            raise ConfigError(
+                f"{self.policy}: its policy is no actor of SAC's shape. Train it with --model.loss nll "
+                "--model.normalize_obs false and the same hidden sizes"
+            ) from None
+
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
@@ -117,7 +134,8 @@ class SAC(RLModule):
             "priority": error,
         }
         self.updates += 1
-        if self.actor_every == 1 or self.updates % self.actor_every == 0:
+        moves = self.actor_starts == 0 or bool(self.updates > self.actor_starts)
+        if moves and (self.actor_every == 1 or self.updates % self.actor_every == 0):
             for _ in range(self.actor_every):
                 metrics |= self._actor_step(batch, actor_optimizer, alpha_optimizer)
         self._follow()
@@ -144,8 +162,8 @@ class SAC(RLModule):
         action, log_prob = squashed_sample(mean, log_std, torch.randn_like(mean))
         with torch.no_grad():
             features = self.encoder(batch.obs)
-        whole = self.critic_subset is None
-        value = self.q.lowest(features, action) if whole else self.q(features, action).mean(0)
+        q = self.q(features, action)
+        value = q.amin(0) if self.critic_subset is None else q.mean(0)
         loss = (self.log_alpha.exp().detach() * log_prob - value).mean()
         step(optimizer, loss, self.max_grad_norm)
         entropy = -log_prob.detach().mean()

@@ -13,6 +13,7 @@ from rl_lightning.cli import yaml_io
 from rl_lightning.cli.flags import GROUPS
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.catalog import PACKAGE, registry
+from rl_lightning.experiments.migrate import migrate
 from rl_lightning.experiments.names import did_you_mean
 
 Config = dict[str, Any]
@@ -50,7 +51,7 @@ def load(name: str, base: Path | None = None, _chain: tuple[Path, ...] = ()) -> 
         raise ConfigError(f"{path}: extends itself ({names})")
     if len(_chain) >= _MAX_EXTENDS:
         raise ConfigError(f"{path}: extends more than {_MAX_EXTENDS} configs deep")
-    config = yaml_io.load(path)
+    config = migrate(yaml_io.load(path), str(path))
     parents = config.pop("extends", [])
     parents = [parents] if isinstance(parents, str) else parents
     if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):

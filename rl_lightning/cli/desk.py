@@ -270,8 +270,8 @@ def cleanup(words: list[str]) -> int:
         raise ConfigError(
             "rl cleanup needs to know what to keep: --keep-best 10, --keep-recent 30 (days), or both"
         )
-    from rl_lightning.cli.compose import shelf_roots
     from rl_lightning.experiments.cleanup import carry_out, plan
+    from rl_lightning.experiments.runs import shelf
 
     best = parsed.integer("keep_best", 0, least=0) if parsed.get("keep_best") else None
     days = parsed.integer("keep_recent", 0, least=0) if parsed.get("keep_recent") else None
@@ -289,7 +289,7 @@ def cleanup(words: list[str]) -> int:
     if not parsed.has("yes") and not _agreed():
         print("nothing was deleted")
         return 0
-    left = carry_out(decided, index, shelf_roots())
+    left = carry_out(decided, index, [shelf()])
     for line in left:
         print(f"left alone: {line}", file=sys.stderr)
     print("done")

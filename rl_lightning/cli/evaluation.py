@@ -86,7 +86,7 @@ def test(words: list[str]) -> int:
 
 
 def noise_grid(parsed: Parsed, agent: Agent, episodes: int) -> list[dict[str, Any]]:
-    """The same policy behind noisy sensors and actuators; scales are shares of the data's spread where there are data."""
+    """The same policy behind noisy sensors and actuators; scales are shares of the data's spread, if there are data."""
     from rl_lightning.rollout.robustness import RATES, SCALES, noise_table, robustness
 
     data = agent.cli.datamodule

@@ -17,6 +17,7 @@ from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
 from rl_lightning.cli.provide import provide_data
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.changes import differences
+from rl_lightning.experiments.migrate import stamped
 from rl_lightning.experiments.names import check_run_name, slug
 from rl_lightning.experiments.runs import (
     Run,
@@ -192,7 +193,7 @@ def start_record_of(run: Run, saved: Config, parsed: Parsed, **more: Any) -> Non
 
 
 def write_config(run: Run, config: Config) -> None:
-    text = yaml.safe_dump(redact(config), sort_keys=False)
+    text = yaml.safe_dump(stamped(redact(config)), sort_keys=False)
     temporary = run.config_file.with_name(f".config.yaml.tmp-{os.getpid()}")
     temporary.write_text(f"# rl fit --config {run.config_file}\n{text}", encoding="utf-8")
     os.replace(temporary, run.config_file)  # a run must never be left with half a config

@@ -216,8 +216,8 @@ command goes on; several processes or machines may work on one sweep. Writes bes
     "watch": """\
 usage: rl watch RUN [options]
 
-A run while it trains: curve, clocks, speed, time left, alerts. Also a pipeline, a group of seeds or a sweep. Ctrl-C ends
-the watching, not the run.
+A run while it trains: curve, clocks, speed, time left, alerts; a pipeline, a group of seeds or a sweep, too. Ctrl-C
+ends the watching, not the run.
 
   rl watch ppo-cartpole-1
   rl watch ppo-cartpole-1 --metric train/loss

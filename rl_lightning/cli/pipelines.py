@@ -10,14 +10,14 @@ from typing import Any
 import yaml
 
 from rl_lightning import ranks
-from rl_lightning.cli.compose import Config, fill_variables, find, load, merge, shelf_roots
+from rl_lightning.cli.compose import Config, fill_variables, find, load, merge
 from rl_lightning.cli.fit import is_first, join, parse_config, start_record_of, stem_of, write_config
 from rl_lightning.cli.flags import Parsed
 from rl_lightning.cli.meet import meet
 from rl_lightning.cli.provide import provide_data
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name
-from rl_lightning.experiments.runs import Run, claim, redact
+from rl_lightning.experiments.runs import Run, claim, logs_root, redact, shelf
 from rl_lightning.pipeline.plan import Job, choose, make_plan, set_key
 from rl_lightning.pipeline.run import Pipeline
 
@@ -109,8 +109,6 @@ def stage_flags(parsed: Parsed, job: Job, flags: dict[str, list[str]]) -> Parsed
 
 def open_run(name: str | None, stem: str, pipeline: Config, parsed: Parsed) -> Run:
     """A claimed folder with the whole pipeline in its config.yaml. A run of this name goes on if nothing differs."""
-    from rl_lightning.experiments.runs import logs_root
-
     if name is not None and (logs_root() / name / "pipeline.json").is_file():
         return Run(logs_root() / name)  # started again: what is done is skipped, what has changed is told of
     run = claim(name, stem)
@@ -134,8 +132,7 @@ def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[st
         if is_first():
             print(text, flush=True)
 
-    shelf = next(iter(shelf_roots()), None)
-    pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, shelf, is_first())
+    pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, shelf(), is_first())
     if is_first():
         run.update(status="running", pid=os.getpid(), host=os.uname().nodename)
     status = "failed"

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from rl_lightning.buffers import BufferRecipe, Replay, ReplayBuffer
+from rl_lightning.buffers.ring import RingBuffer
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.envs import EnvData
+from rl_lightning.datasets import check_env, load_dataset, peek
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.phases import Hook, Phase
@@ -32,6 +34,7 @@ class OnlineData(EnvData):
         train_every: Env steps between updates (rounded up to whole steps of the vector).
         update_ratio: Updates per env step after the start; 1 is usual for SAC, higher learns more from less data.
         vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
+        dataset: Recorded rows that the buffer starts with, e.g. those that the policy was learned from; null: none.
     """
 
     def __init__(
@@ -44,8 +47,12 @@ class OnlineData(EnvData):
         train_every: int = 1,
         update_ratio: float = 1.0,
         vectorization: str = "sync",
+        dataset: str | None = None,
     ) -> None:
         super().__init__(env, num_envs, vectorization)
+        self.dataset = dataset
+        if dataset is not None:
+            check_env(dataset, peek(dataset)[0], self.spec)
         for key, value in (
             ("batch_size", batch_size),
             ("train_every", train_every),
@@ -65,8 +72,24 @@ class OnlineData(EnvData):
         super().setup(stage)
         if stage == "fit" and not self.replays:
             self.named("replay")
+            if self.dataset is not None:
+                self._recall(self.dataset)
             self.draw = self.generator("replay")
             self.random_act = random_actor(self.spec)
+
+    def _recall(self, name: str) -> None:
+        """Writes recorded rows as if they had just been played; a resumed run brings its own."""
+        buffer = self.buffer
+        if not isinstance(buffer, RingBuffer) or self.num_envs != 1 or self.spec.action_mask:
+            raise ConfigError("data.dataset needs a Replay buffer of flat observations and data.num_envs 1")
+        rows = load_dataset(name)
+        if len(rows.reward) > buffer.capacity:
+            raise ConfigError(
+                f"{name} has {len(rows.reward)} rows; the buffer holds {buffer.capacity}. "
+                f"Use --data.buffer.init_args.capacity {2 * len(rows.reward)}"
+            )
+        columns = (rows.obs, rows.action, rows.reward, rows.terminated, rows.truncated, rows.next_obs)
+        buffer.push(torch.cat([column.reshape(len(rows.reward), -1).float() for column in columns], 1))
 
     @property
     def buffer(self) -> ReplayBuffer:
@@ -105,7 +128,8 @@ class OnlineData(EnvData):
         self.schedule.begin_block()
         self.agent.progress = self.schedule.progress
         self.buffer.add(self.collect(self.agent.player(), self._turn(prefill=False)))
-        return Transitions(*(None if field is None else field[0] for field in self.sample(1)))
+        drawn: list[Any] = [None if field is None else field[0] for field in self.sample(1)]
+        return Transitions(*drawn)
 
     def _one_each(self) -> bool:
         """Every turn is followed by one update, and none is owed: several turns then fit into one block."""

@@ -81,6 +81,11 @@ class Run:
         return sorted((self.folder / "checkpoints").glob("last-*"))
 
 
+def shelf() -> Path:
+    """Where products are linked by name and hash: beside the runs, wherever those are."""
+    return logs_root().resolve().parent / "checkpoints"
+
+
 def write_json(path: Path, value: Any) -> None:
     """Writes beside the target, then renames over it."""
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")

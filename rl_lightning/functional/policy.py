@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -35,9 +37,9 @@ def mask_logits(logits: Tensor, mask: Tensor | None) -> Tensor:
 def categorical_sample(logits: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
     """An action per row: of A clocks that ring at exponential times with the probabilities as rates, the first."""
     draw = torch.empty(logits.shape, device=generator.device).exponential_(generator=generator)
-    draw.clamp_min_(torch.finfo(draw.dtype).tiny)  # a time of 0 would let even an illegal action win
-    rates = torch.softmax(mask_logits(logits, mask), -1, torch.float32)
-    return rates.div_(draw.to(logits.device)).argmax(-1)
+    if mask is not None:
+        draw.clamp_min_(torch.finfo(draw.dtype).tiny)  # a time of 0 would let even an illegal action win
+    return (mask_logits(logits, mask) - draw.log_().to(logits.device)).argmax(-1)
 
 
 def categorical_evaluate(logits: Tensor, action: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -97,11 +99,30 @@ def _tanh_log_slope(raw: Tensor) -> Tensor:
     return 2.0 * (LOG_2 - raw - F.softplus(-2.0 * raw))
 
 
+class _SquashedSample(torch.autograd.Function):
+    """Written out, because a dozen small steps each way cost more than the arithmetic."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        spread = log_std.exp() * noise
+        raw = mean + spread
+        action = raw.tanh()
+        log_prob = -(0.5 * noise.square() + log_std + _tanh_log_slope(raw)).sum(-1)
+        ctx.save_for_backward(action, spread)
+        return action, log_prob - 0.5 * LOG_2PI * mean.shape[-1]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_action: Tensor, by_log_prob: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+        action, spread = ctx.saved_tensors
+        density = by_log_prob.unsqueeze(-1)
+        by_raw = by_action * (1.0 - action.square()) + 2.0 * density * action
+        return by_raw, by_raw * spread - density, None
+
+
 def squashed_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """(action in (-1, 1), its log-probability), both differentiable in mean and log_std."""
-    raw = torch.addcmul(mean, log_std.exp(), noise)
-    log_prob = -(0.5 * noise.square() + log_std + _tanh_log_slope(raw)).sum(-1)
-    return raw.tanh(), log_prob - 0.5 * LOG_2PI * mean.shape[-1]
+    """(action in (-1, 1), its log-probability), both differentiable, once, in mean and log_std."""
+    return _SquashedSample.apply(mean, log_std, noise)  # type: ignore[no-any-return]
 
 
 def squashed_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:

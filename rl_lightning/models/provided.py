@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from rl_lightning.envs.registry import ALLOWED_IMPORTS
 from rl_lightning.errors import ConfigError, ResumeError
@@ -23,30 +26,45 @@ class Provided(NamedTuple):
 
 
 def load_provided(path: str | Path, name: str) -> nn.Module:
-    """The module called `name` of a product, in eval mode, its weights frozen."""
-    folder = Path(path).expanduser()
-    folder = folder / "product" if (folder / "product" / "product.json").is_file() else folder
-    try:
-        about = json.loads((folder / "product.json").read_text())
-    except (OSError, ValueError) as error:
-        raise ResumeError(f"{folder}: no product of a stage ({error})") from None
-    offered = about.get("provides") or {}
+    """The module called `name` of a product, or of a checkpoint, in eval mode, its weights frozen."""
+    place = Path(path).expanduser()
+    offered, weights = _checkpoint(place) or _product(place)
     if name not in offered:
         there = ", ".join(offered) or "nothing that another stage can use"
-        raise ConfigError(f"{folder} provides {there}; a {name} is needed here")
+        raise ConfigError(f"{place} provides {there}; a {name} is needed here")
     described = Provided(**offered[name])
-    found = find_class(described.class_path, str(folder))
+    found = find_class(described.class_path, str(place))
     if not issubclass(found, nn.Module):
-        raise ResumeError(f"{folder}: {described.class_path} is no module")
+        raise ResumeError(f"{place}: {described.class_path} is no module")
     model = found(**described.init_args)
-    weights = load_file(folder / "weights.safetensors")
     own = {k.removeprefix(described.prefix): v for k, v in weights.items() if k.startswith(described.prefix)}
     try:
         model.load_state_dict(own)
     except RuntimeError as error:
         line = (str(error).splitlines()[1:2] or [str(error)])[0].strip()
-        raise ResumeError(f"{folder}: its {name} does not fit {described.class_path}\n{line[:200]}") from None
+        raise ResumeError(f"{place}: its {name} does not fit {described.class_path}\n{line[:200]}") from None
     return model.eval().requires_grad_(False)
+
+
+def _product(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    folder = place / "product" if (place / "product" / "product.json").is_file() else place
+    try:
+        about = json.loads((folder / "product.json").read_text())
+        return about.get("provides") or {}, load_file(folder / "weights.safetensors")
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ResumeError(f"{folder}: no product of a stage ({error})") from None
+
+
+def _checkpoint(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+    """Of a file or a folder of a run's checkpoints; None if the place is neither."""
+    file = place / "model.ckpt" if (place / "model.ckpt").is_file() else place
+    if file.suffix != ".ckpt" or not file.is_file():
+        return None
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        return state.get("provides") or {}, state["state_dict"]
+    except (OSError, EOFError, RuntimeError, KeyError, ValueError, pickle.UnpicklingError) as error:
+        raise ResumeError(f"{file}: is damaged or no checkpoint ({type(error).__name__})") from None
 
 
 def find_class(class_path: str, where: str) -> type[Any]:

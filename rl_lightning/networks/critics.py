@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from rl_lightning.networks.base import FeedForward, Torso
 from rl_lightning.networks.ensemble import EnsembleLinear, EnsembleNorm
 from rl_lightning.networks.init import make_activation, orthogonal_
-from rl_lightning.networks.lowest import Lowest
 
 
 class ValueHead(nn.Module):
@@ -59,13 +58,6 @@ class QEnsemble(nn.Module):
             size = width
         layers.append(EnsembleLinear(members, size, 1))
         self.layers = nn.Sequential(*layers)
-        self.plain = activation == "relu" and not layer_norm
-
-    def lowest(self, features: Tensor, action: Tensor) -> Tensor:  # [B, F], [B, A] -> [B]
-        """The lowest member's value of encoded observations; its gradient reaches the action and nothing else."""
-        if not self.plain or torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-            return self.layers(torch.cat((features, action), -1)).squeeze(-1).amin(0)
-        return Lowest.apply(torch.cat((features, action), -1), *self.layers.parameters())  # type: ignore[no-any-return]
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:  # [B, O], [B, A] -> [E, B]
         features = obs if self.torso is None else self.torso(obs)

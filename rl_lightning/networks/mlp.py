@@ -6,11 +6,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from rl_lightning.networks.base import FeedForward, Network, as_float
 from rl_lightning.networks.init import INITS, check_choice, check_sizes, initialise, make_activation
+
+# What a linear layer gives is not needed again: these overwrite it.
+IN_PLACE: dict[type, Callable[[Tensor], Tensor]] = {nn.Tanh: torch.tanh_, nn.ReLU: torch.relu_}
 
 
 def linear_stack(in_dim: int, hidden: list[int], activation: str, layer_norm: bool) -> nn.Sequential:
@@ -46,7 +50,8 @@ class MLPNet(FeedForward):
         self._plain: list[tuple[dict[str, Any], Callable[[Tensor], Tensor]]] | None = None
         if not layer_norm:
             layers: list[Any] = list(stack)
-            self._plain = [(layers[i]._parameters, layers[i + 1].forward) for i in range(0, len(layers), 2)]
+            pairs = [(layers[i], layers[i + 1]) for i in range(0, len(layers), 2)]
+            self._plain = [(layer._parameters, IN_PLACE.get(type(act), act.forward)) for layer, act in pairs]
         self.out_dim = hidden[-1] if hidden else in_dim
 
     def forward(self, obs: Tensor) -> Tensor:  # [..., *O] -> [..., F]

@@ -12,8 +12,12 @@ import torch
 from contracts.cases import TARGET, Case
 from safetensors.torch import save_file
 
-from rl_lightning.algorithms import BC, BCQ, FQE, IQL, TD3_BC
+from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics
+from rl_lightning.data.model_rollout import ModelRolloutData
 from rl_lightning.data.offline import OfflineData
+from rl_lightning.envs.termination import NeverEnds
+from rl_lightning.models.density import RealNVP
+from rl_lightning.models.dynamics import EnsembleDynamics
 from rl_lightning.models.policy import DeterministicPolicy
 
 FOLDER = Path(tempfile.mkdtemp(prefix="rl-offline-cases-"))
@@ -46,6 +50,21 @@ def policy_product(folder: Path) -> str:
     net = DeterministicPolicy(1, 1, [8])
     save_file(net.state_dict(), folder / "weights.safetensors")
     (folder / "product.json").write_text(json.dumps({"provides": {"policy": net.provided("")._asdict()}}))
+    return str(folder)
+
+
+def dynamics_product(folder: Path) -> str:
+    """The product of a stage that provides a (very poor) model."""
+    folder.mkdir()
+    torch.manual_seed(0)
+    net = EnsembleDynamics(1, 1, 3, 2, [8])
+    save_file(net.state_dict(), folder / "weights.safetensors")
+    part = {
+        "class_path": "rl_lightning.models.dynamics.EnsembleDynamics",
+        "init_args": net.init_args(),
+        "prefix": "",
+    }
+    (folder / "product.json").write_text(json.dumps({"provides": {"dynamics": part}}))
     return str(folder)
 
 
@@ -99,6 +118,47 @@ OFFLINE = [
         partial(FQE, policy=policy_product(FOLDER / "product"), hidden=[32], lr=5e-3, gamma=0.5),
         (("q.",),),
         200,
+        None,
+        slow=("q_slow.",),
+    ),
+]
+MODELS = [
+    Case(
+        "dynamics",
+        partial(offline, bootstrap=3),
+        partial(Dynamics, members=3, elites=2, hidden=[16, 16]),
+        (("model.",),),
+        104,
+        None,
+        slow=("best.",),
+    ),
+    Case(
+        "density",
+        offline,
+        partial(Density, density=RealNVP(couplings=2, hidden=[16]), lr=5e-3),
+        (("model.",),),
+        104,
+        None,
+        slow=("best.",),
+    ),
+    Case(
+        "sac-imagined",
+        partial(
+            ModelRolloutData,
+            dataset=target_file(FOLDER / "target2.npz"),
+            env=TARGET,
+            batch_size=32,
+            updates_per_block=8,
+            dynamics=dynamics_product(FOLDER / "dynamics"),
+            horizon=2,
+            starts=20,
+            rollout_every=12,
+            retain=2,
+            termination=NeverEnds(),
+        ),
+        partial(SAC, critic_hidden=[16], lr=5e-3),
+        (("actor.",), ("q.",), ("log_alpha",)),
+        104,
         None,
         slow=("q_slow.",),
     ),

@@ -15,5 +15,5 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Products are linked here, not in the checkout."""
     folder = tmp_path / "shelf"
     folder.mkdir()
-    monkeypatch.setattr(pipelines, "shelf_roots", lambda: [folder])
+    monkeypatch.setattr(pipelines, "shelf", lambda: folder)
     return folder

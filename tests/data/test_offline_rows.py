@@ -1,0 +1,137 @@
+"""Recorded rows: what is held out, what a batch is made of, and what imagined rows are mixed in."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from contracts.offline_cases import FOLDER, dynamics_product, target_file
+
+from rl_lightning.data.model_rollout import ModelRolloutData
+from rl_lightning.data.offline import OfflineData
+from rl_lightning.envs.termination import NeverEnds
+from rl_lightning.errors import ConfigError, DataError, ResumeError
+from rl_lightning.models.penalties import NoPenalty, Penalty
+from rl_lightning.rollout.schedule import RunConfig
+
+FILE = target_file(FOLDER / "rows.npz")
+MODEL = dynamics_product(FOLDER / "model")
+
+
+def actor(obs, carry, explore, mask=None):
+    return torch.tanh(torch.randn(len(obs), 1, generator=explore)), carry
+
+
+def ready(cls=OfflineData, seed=0, updates=1000, **given):
+    data = cls(dataset=given.pop("dataset", FILE), **given)
+    data.configure(RunConfig(updates=updates), seed)
+    agent = SimpleNamespace(gamma=0.9, n_step=1, player=lambda: actor, progress=0.0)
+    data.trainer = SimpleNamespace(lightning_module=agent, global_rank=0, world_size=1)
+    data.setup("fit")
+    return data
+
+
+def imagined(**given):
+    fields = {"dynamics": MODEL, "horizon": 2, "starts": 20, "rollout_every": 10, "termination": NeverEnds()}
+    return ready(ModelRolloutData, **{**fields, **given})
+
+
+class Flat(Penalty):
+    """Every step costs the same."""
+
+    def __call__(self, obs, action, step):
+        return torch.ones_like(step.reward), torch.zeros_like(step.reward, dtype=torch.bool)
+
+
+def test_whole_episodes_are_held_out_the_same_for_every_stage_of_a_seed():
+    first, second, other = ready(holdout=0.2), ready(holdout=0.2, bootstrap=3), ready(holdout=0.2, seed=1)
+    assert torch.equal(first.holdout_index, second.holdout_index)
+    assert not torch.equal(first.holdout_index, other.holdout_index)
+    episode = first.dataset.episode
+    held, kept = set(episode[first.holdout_index].tolist()), set(episode[first.train_index].tolist())
+    assert not held & kept and len(held | kept) == 60
+    assert len(first.holdout_index) == pytest.approx(0.2 * 240, abs=4)
+
+
+def test_batches_are_rows_of_the_file_and_never_held_out():
+    data = ready(holdout=0.3, batch_size=64)
+    batch = data.sample(50)
+    assert batch.obs.shape == (50, 64, 1) and batch.reward.shape == (50, 64)
+    assert not set(batch.index.flatten().tolist()) & set(data.holdout_index.tolist())
+    row = batch.index[3, 5]
+    assert torch.equal(batch.next_obs[3, 5], data.dataset.next_obs[row])
+    assert batch.reward[3, 5] == data.dataset.reward[row] and (batch.discount == 0.9).all()
+
+
+def test_members_see_their_own_resample():
+    data = ready(bootstrap=4, batch_size=200)
+    batch = data.sample(30)
+    assert batch.obs.shape == (30, 4, 200, 1)
+    seen = [set(batch.index[:, member].flatten().tolist()) for member in range(4)]
+    share = len(seen[0]) / len(data.train_index)
+    assert 0.5 < share < 0.75  # 1 - 1/e of the rows are in a bootstrap
+    assert seen[0] != seen[1]
+
+
+def test_rewards_are_scaled_then_shifted():
+    plain, scaled = ready(), ready(reward_scale=2.0, reward_shift=-1.0)
+    assert torch.allclose(scaled.train_rows().reward, 2.0 * plain.train_rows().reward - 1.0)
+
+
+def test_what_cannot_be_split_or_summed_is_refused():
+    one = target_file(FOLDER / "one.npz", episodes=1)
+    with pytest.raises(DataError, match="one episode"):
+        ready(dataset=one)
+    assert len(ready(dataset=one, split="row", holdout=0.5).holdout_index) == 2
+    with pytest.raises(ConfigError, match="holdout"):
+        ready(holdout=1.0)
+    with pytest.raises(ConfigError, match="at least 1"):
+        ready(batch_size=0)
+
+
+def test_a_changed_file_is_not_resumed():
+    data = ready()
+    state = data.save(None)
+    with pytest.raises(ResumeError, match="has changed"):
+        data.load({**state, "sha256": "0" * 64}, None)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_a_batch_has_its_share_of_recorded_rows(share):
+    data = imagined(real_fraction=share, batch_size=40)
+    block = data.turn()
+    assert block.batch.obs.shape[1] == 40
+    recorded = {tuple(row) for row in data.rows[:, :1].tolist()}
+    found = [tuple(row) in recorded for row in block.batch.obs[0].tolist()]
+    assert all(found[: round(40 * share)])
+    assert len(data.model_rows) == (0 if share == 1.0 else 40)
+
+
+def test_rollouts_are_made_on_time_and_the_newest_are_kept():
+    data = imagined(retain=3, updates_per_block=4)
+    blocks = []
+    for _ in range(15):
+        block = data.turn()
+        data.schedule.update += block.updates
+        blocks.append(block.updates)
+    assert blocks[:6] == [4, 4, 2, 4, 4, 2]  # a block never passes a rollout
+    assert data.model_rows.written == 5 * 40 and len(data.model_rows) == 3 * 40
+
+
+def test_no_coefficient_is_no_penalty_bit_for_bit():
+    free, zero, small, large = (
+        imagined(penalty=penalty, coefficient=coefficient)
+        for penalty, coefficient in ((NoPenalty(), 1.0), (Flat(), 0.0), (Flat(), 0.5), (Flat(), 2.0))
+    )
+    rows = []
+    for data in (free, zero, small, large):
+        data.turn()
+        rows.append(data.model_rows.rows[:40].clone())
+    assert torch.equal(rows[0], rows[1])
+    reward = 2  # obs, action, reward
+    assert torch.allclose(rows[0][:, reward] - 0.5, rows[2][:, reward])
+    assert torch.allclose(rows[0][:, reward] - 2.0, rows[3][:, reward])
+
+
+def test_a_penalty_may_cost_in_units_of_the_rewards_spread():
+    data = imagined(penalty=Flat(), penalty_unit="reward_std")
+    assert data.unit == pytest.approx(float(data.train_rows().reward.std(correction=0)))
