@@ -85,9 +85,6 @@ class RLModule(LightningModule):
         """What later stages may take from this one's product, by name."""
         return {}
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["provides"] = {name: part._asdict() for name, part in self.provides().items()}
-
     @classmethod
     def update_hooks(cls) -> list[str]:
         """The methods that phases may call: `update`, if the class defines it, and every `update_...`."""

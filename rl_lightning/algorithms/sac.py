@@ -76,6 +76,10 @@ class SAC(RLModule):
     ) -> None:
         super().__init__(spec)
         self.policy, self.actor_starts = policy, actor_starts
+        if initial_alpha <= 0.0 or (alpha is not None and alpha <= 0.0):
+            raise ConfigError(
+                "model.alpha and model.initial_alpha must be above 0; a small one, 1e-6, is as good as none"
+            )
         if critic_subset is not None and not 1 <= critic_subset <= critics:
             raise ConfigError(
                 f"model.critic_subset is {critic_subset}; it must lie between 1 and critics ({critics})"
@@ -97,7 +101,7 @@ class SAC(RLModule):
         self.encoder_slow = copy.deepcopy(self.encoder).requires_grad_(False)
         self.learn_alpha = alpha is None
         self.log_alpha = nn.Parameter(
-            torch.tensor(math.log(alpha or initial_alpha)), requires_grad=self.learn_alpha
+            torch.tensor(math.log(initial_alpha if alpha is None else alpha)), requires_grad=self.learn_alpha
         )
         self.target_entropy = float(-spec.action_dim) if target_entropy is None else target_entropy
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))

@@ -219,7 +219,7 @@ class FrameBuffer:
             tensors = store.read(record)
             for n in range(self.num_envs):
                 oldest = self.total[n] - self.filled[n]
-                first = max(record["start"][n], oldest)
+                first = min(max(record["start"][n], oldest), record["end"][n])
                 slots = torch.arange(first, record["end"][n]) % self.length
                 for name in ARRAYS:
                     found, target = tensors.get(f"{n}/{name}"), getattr(self, name)

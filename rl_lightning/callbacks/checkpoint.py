@@ -113,6 +113,7 @@ class SaveCheckpoints(Callback):
         """Rank 0 writes the model, every rank its own side file; the description comes last."""
         data, rank = trainer.datamodule, trainer.global_rank  # type: ignore[attr-defined]
         state = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
+        state["provides"] = provided_by(module)
         try:
             if trainer.is_global_zero:
                 self._check_disk()
@@ -165,8 +166,7 @@ class SaveCheckpoints(Callback):
             "return": self.evaluation.best[1],
         }
         path = self.generations.folder / "best.ckpt"
-        provides = {name: part._asdict() for name, part in module.provides().items()}
-        write_file({"state_dict": module.state_dict(), "provides": provides, **described}, path)
+        write_file({"state_dict": module.state_dict(), "provides": provided_by(module), **described}, path)
         write_json(described, path.with_suffix(".json"))
 
     def _recall_best(self, clock: str) -> None:
@@ -197,6 +197,11 @@ class SaveCheckpoints(Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.seen = state["seen"]
+
+
+def provided_by(module: Any) -> dict[str, Any]:
+    """What later stages may take, as plain values."""
+    return {name: part._asdict() for name, part in module.provides().items()}
 
 
 def check_generation(folder: Path, algorithm: str, spec: list[Any], world_size: int) -> dict[str, Any]:

@@ -48,6 +48,7 @@ class EmitMetrics(Callback):
         self._file: MetricsFile | None = None
         self._place: dict[str, Any] | None = None
         self._time, self._env_step, self._update = time.monotonic(), 0, 0
+        self._counting = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
@@ -59,13 +60,17 @@ class EmitMetrics(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         schedule.log_every = self.every
-        self._time, self._env_step, self._update = time.monotonic(), schedule.env_step, schedule.update
+        self._counting = False  # from the end of the first block on: a resumed run's clocks are not there yet
         if self._place is not None and self._file is not None and trainer.is_global_zero:
             self._file.cut(self._place)  # rows past the checkpoint will be written again
             self._place = None
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
-        now = trainer.datamodule.schedule.now  # type: ignore[attr-defined]
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        now = schedule.now
+        if not self._counting:
+            self._counting, self._time = True, time.monotonic()
+            self._env_step, self._update = schedule.env_step, schedule.update
         due = crossed(self.seen, now, self.every)
         self.seen = now
         if due:

@@ -121,7 +121,7 @@ def from_policies(parsed: Parsed, recipe: LocalRecipe, run: str | None) -> Raw:
         "num_envs": envs,
         "actions": "greedy" if parsed.has("greedy") else "sampled",
         **_spec_metadata(spec),
-        **_reference(recipe.env),
+        **_reference(_env_key(spec.env_id)),
     }
     if recipe.level == "medium-replay":
         metadata["replay"] = (

@@ -73,7 +73,8 @@ def test(words: list[str]) -> int:
         if more:
             print(table("", more))
         result |= {**found, **more, "episodes": rows}
-        note_result(agent.run, agent.cli, found["mean"], found["length"], len(episodes))
+        which = agent.title.split(" · ")[1]
+        note_result(agent.run, agent.cli, which, found["mean"], found["length"], len(episodes))
         if parsed.has("noise"):
             result["noise"] = noise_grid(parsed, agent, len(episodes))
     else:
@@ -173,10 +174,14 @@ def predict(words: list[str]) -> int:
         raise ConfigError("rl predict takes either --data FILE.npz or --episodes N")
     from rl_lightning.cli import prediction
 
-    observations = prediction.read(source) if source is not None else None
+    observations = (
+        prediction.read(source) if source is not None and Path(source).suffix in (".npz", ".npy") else None
+    )
     count = parsed.integer("episodes", 1)
     agent = load(parsed, "best", count)
-    if observations is not None:
+    if not agent.cli.model.acts:
+        arrays = predicted_rows(agent, str(source))
+    elif observations is not None:
         arrays = prediction.for_rows(agent.cli.model, agent.cli.datamodule, observations, str(source))
     else:
         arrays = prediction.along_episodes(agent.cli.model, agent.cli.datamodule, count)
@@ -184,6 +189,23 @@ def predict(words: list[str]) -> int:
     path = prediction.write(arrays, Path(parsed.get("output") or agent.run.folder / "predictions.npz"))
     print(f"{len(arrays['action'])} actions -> {path}" if "action" in arrays else str(path))
     return 0
+
+
+def predicted_rows(agent: Agent, source: str) -> dict[str, Any]:
+    """What a module that does not act says of every row of a data set: scores, or predictions."""
+    import torch
+
+    from rl_lightning.datasets import check_env, load_dataset
+    from rl_lightning.types import Transitions
+
+    if source == "None":
+        raise ConfigError(f"{type(agent.cli.model).__name__} does not act; give rows: --data NAME or FILE")
+    rows = load_dataset(source)
+    check_env(source, rows.spec, agent.cli.datamodule.spec)
+    ones = torch.ones_like(rows.reward)
+    terminated, index = rows.terminated.float(), torch.arange(len(ones))
+    batch = Transitions(rows.obs, rows.action, rows.reward, rows.next_obs, terminated, ones, ones, index)
+    return agent.cli.model.eval().predict_rows(batch)  # type: ignore[no-any-return]
 
 
 def load(parsed: Parsed, which: str, episodes: int | None) -> Agent:
@@ -247,6 +269,7 @@ def load_weights(model: Any, path: Path) -> None:
 
 def numbers(episodes: Sequence[Any]) -> dict[str, Any]:
     from rl_lightning.functional.scores import bootstrap_interval, iqm, mean, std
+    from rl_lightning.rollout.evaluate import extra_means
 
     returns = [episode.episode_return for episode in episodes]
     low, high = bootstrap_interval(returns, statistic=mean)
@@ -256,14 +279,16 @@ def numbers(episodes: Sequence[Any]) -> dict[str, Any]:
         "max": max(returns),
         "length": mean([episode.length for episode in episodes]),
     }
-    return found | {key: mean([episode.extra[key] for episode in episodes]) for key in episodes[0].extra}
+    return found | extra_means(episodes)
 
 
 def statistics(title: str, episodes: Sequence[Any]) -> str:
     """Mean, IQM and 95 % interval of the returns, and the means of what else was tracked."""
+    from rl_lightning.rollout.evaluate import extra_means
+
     found = numbers(episodes)
     interval = f"{found['low']:.2f} to {found['high']:.2f}"
-    extra = [f"{key} {found[key]:.3g}" for key in episodes[0].extra]
+    extra = [f"{key} {value:.3g}" for key, value in extra_means(episodes).items()]
     return "\n".join(
         [
             f"{title} · {len(episodes)} episodes",

@@ -41,12 +41,14 @@ def fit(words: list[str]) -> int:
     if not names and not any(flag.startswith("--model") for flag in parsed.config_flags):
         raise ConfigError("nothing to train: rl fit --config NAME, e.g. ppo/cartpole; see: rl list configs")
     config = compose(names)
-    if "stages" in config:
+    for_show = parsed.has("dry_run") or parsed.has("print_config")
+    if "stages" in config and (for_show or not parsed.get("seeds")):
         from rl_lightning.cli.pipelines import fit_pipeline
 
         return fit_pipeline(config, parsed, names)
-    name = given_name(parsed, config)
-    for_show = parsed.has("dry_run") or parsed.has("print_config")
+    name = given_name(parsed, config) or (
+        str(config["name"]) if "stages" in config and "name" in config else None
+    )
     if parsed.get("seeds") and not for_show:
         from rl_lightning.cli.group import run_group
 

@@ -11,7 +11,15 @@ import yaml
 
 from rl_lightning import ranks
 from rl_lightning.cli.compose import Config, fill_variables, find, load, merge
-from rl_lightning.cli.fit import is_first, join, parse_config, start_record_of, stem_of, write_config
+from rl_lightning.cli.fit import (
+    is_first,
+    join,
+    parse_config,
+    refuse_running,
+    start_record_of,
+    stem_of,
+    write_config,
+)
 from rl_lightning.cli.flags import Parsed
 from rl_lightning.cli.meet import meet
 from rl_lightning.cli.provide import provide_data
@@ -37,11 +45,15 @@ def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
         return str(open_run(check_run_name(str(name)) if name else None, stem, pipeline, parsed).folder)
 
     run = join() or Run(Path(ranks.decide(claimed)))
+    if is_first() and "flags" not in run.read():
+        run.update(flags=flags)  # they belong to the run: its resumption has them too
     return run_jobs(run, jobs, parsed, flags)
 
 
 def resume_pipeline(run: Run, config: Config, parsed: Parsed) -> int:
-    pipeline, flags = override(config, parsed)
+    pipeline, given = override(config, parsed)
+    begun: dict[str, list[str]] = run.read().get("flags") or {}
+    flags = {key: [*begun.get(key, []), *given.get(key, [])] for key in {"", *begun, *given}}
     return run_jobs(run, make_plan(pipeline, refuse_names), parsed, flags)
 
 
@@ -110,6 +122,7 @@ def stage_flags(parsed: Parsed, job: Job, flags: dict[str, list[str]]) -> Parsed
 def open_run(name: str | None, stem: str, pipeline: Config, parsed: Parsed) -> Run:
     """A claimed folder with the whole pipeline in its config.yaml. A run of this name goes on if nothing differs."""
     if name is not None and (logs_root() / name / "pipeline.json").is_file():
+        refuse_running(Run(logs_root() / name), Run(logs_root() / name).read())
         return Run(logs_root() / name)  # started again: what is done is skipped, what has changed is told of
     run = claim(name, stem)
     write_config(run, pipeline)

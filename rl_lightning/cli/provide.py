@@ -17,13 +17,14 @@ def provide_data(config: Any) -> None:
     from rl_lightning.datasets.places import locate
     from rl_lightning.datasets.recipes import parse_recipe
 
-    path = locate(name, missing_ok=True).path.with_suffix(".hdf5")
+    path = locate(name, missing_ok=True).path
+    if path.is_file():
+        return
+    path = path.with_suffix(".hdf5")
     try:
         parse_recipe(name)
     except DataError:
         return  # only its user knows how it is made; reading it will say that it is missing
-    if path.exists():
-        return
     if not ranks.first():
         while not path.exists():  # the first rank is recording
             time.sleep(1.0)

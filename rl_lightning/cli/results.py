@@ -8,7 +8,7 @@ from rl_lightning.experiments.results import append_result
 from rl_lightning.experiments.runs import Run, logs_root
 
 
-def note_result(run: Run, cli: Any, mean: float, length: float, episodes: int) -> None:
+def note_result(run: Run, cli: Any, checkpoint: str, mean: float, length: float, episodes: int) -> None:
     """Appends to lightning_logs/results.csv; only data sets have what such a row tells."""
     data, record = cli.datamodule, run.read()
     rows = getattr(data, "dataset", None)
@@ -35,6 +35,7 @@ def note_result(run: Run, cli: Any, mean: float, length: float, episodes: int) -
             "config_hash": record.get("config_hash", ""),
             "git": git.get("commit", "") if isinstance(git, dict) else git,
             "data_hash": rows.sha256,
+            "checkpoint": checkpoint,
             "run": f"{run.folder.parent.name}/{run.name}" if stage else run.name,
         },
     )

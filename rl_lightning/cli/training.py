@@ -165,6 +165,8 @@ class Training:
         schedule, name = self.cli.datamodule.schedule, self.run.name
         done = f"{short(schedule.now)} {schedule.clock}s in {clock_time(seconds)}"
         if code:
+            whole = self.run.folder.parent
+            name = name if whole.resolve() == logs_root().resolve() else whole.name
             return f"stopped after {done}; go on with: rl resume {name}"
         scores = ""
         if self.evaluation.best is not None:

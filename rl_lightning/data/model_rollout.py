@@ -16,6 +16,7 @@ from rl_lightning.models.penalties import NoPenalty, Penalty
 from rl_lightning.models.provided import load_provided
 from rl_lightning.rollout.exploitation import promised, received
 from rl_lightning.rollout.imagine import Imagined, imagine
+from rl_lightning.rollout.phases import Hook, Phase
 from rl_lightning.types import Block, Transitions
 
 EXAMINED = 500  # recorded states that a test of exploitation starts from
@@ -103,13 +104,20 @@ class ModelRolloutData(OfflineData):
         self.rolled_at = -1  # update of the newest rollout
 
     def turn(self) -> Block:
+        self.roll_out_if_due()
+        left = self.rollout_every - self.schedule.update % self.rollout_every
+        updates = self.schedule.clip_updates(min(self.updates_per_block, left))
+        return Block(self.sample(updates), updates)
+
+    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block:
+        self.roll_out_if_due()
+        return super().update_hook(phase, hook, updates)
+
+    def roll_out_if_due(self) -> None:
         due = self.schedule.update // self.rollout_every * self.rollout_every
         if self.real_fraction < 1.0 and self.rolled_at < due:
             self.roll_out()
             self.rolled_at = due
-        left = self.rollout_every - self.schedule.update % self.rollout_every
-        updates = self.schedule.clip_updates(min(self.updates_per_block, left))
-        return Block(self.sample(updates), updates)
 
     def roll_out(self) -> None:
         """One rollout from recorded states by the policy as it is now."""
@@ -124,10 +132,12 @@ class ModelRolloutData(OfflineData):
         self.measured = dreamed.statistics() | {"imagine/buffer_rows": float(len(self.model_rows))}
 
     def imagine(self, start: torch.Tensor) -> Imagined:
-        return imagine(
-            self.dynamics,
+        """Rollouts from states, where the policy lives; the rows come back to where data live."""
+        device = self.agent.device
+        dreamed = imagine(
+            self.dynamics.to(device),
             self.agent.player(),
-            start,
+            start.to(device),
             self.horizon,
             self.termination,
             self.noise,
@@ -135,6 +145,8 @@ class ModelRolloutData(OfflineData):
             self.penalty,
             self.coefficient * self.unit,
         )
+        parts: list[Any] = [part.cpu() if isinstance(part, torch.Tensor) else part for part in dreamed]
+        return Imagined(*parts)
 
     def sample(self, updates: int) -> Transitions:
         """Recorded rows first, then imagined ones: [U, B, ...]."""
@@ -161,7 +173,8 @@ class ModelRolloutData(OfflineData):
         place = torch.randint(len(self.train_index), (EXAMINED,), generator=own)
         start = self.rows[self.train_index[place], : self.widths[0]]
         act = module.player()
-        dreamed = promised(self.dynamics, act, start, self.horizon, self.termination, own, own)
+        model, there = self.dynamics.to(module.device), start.to(module.device)
+        dreamed = promised(model, act, there, self.horizon, self.termination, own, own).cpu()
         found = {"promised": float(dreamed.mean())}
         scale, shift = self.reward_scale, self.reward_shift
         paid = None if self.env is None else received(self.env, act, start, self.horizon, own, scale, shift)

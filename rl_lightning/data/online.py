@@ -50,7 +50,7 @@ class OnlineData(EnvData):
         dataset: str | None = None,
     ) -> None:
         super().__init__(env, num_envs, vectorization)
-        self.dataset = dataset
+        self.recalled = dataset
         if dataset is not None:
             check_env(dataset, peek(dataset)[0], self.spec)
         for key, value in (
@@ -72,8 +72,8 @@ class OnlineData(EnvData):
         super().setup(stage)
         if stage == "fit" and not self.replays:
             self.named("replay")
-            if self.dataset is not None:
-                self._recall(self.dataset)
+            if self.recalled is not None:
+                self._recall(self.recalled)
             self.draw = self.generator("replay")
             self.random_act = random_actor(self.spec)
 

@@ -26,6 +26,7 @@ HEADER = (
     "git",
     "data_hash",
     "run",
+    "checkpoint",
 )
 
 

@@ -32,11 +32,14 @@ def load_provided(path: str | Path, name: str) -> nn.Module:
     if name not in offered:
         there = ", ".join(offered) or "nothing that another stage can use"
         raise ConfigError(f"{place} provides {there}; a {name} is needed here")
-    described = Provided(**offered[name])
-    found = find_class(described.class_path, str(place))
-    if not issubclass(found, nn.Module):
-        raise ResumeError(f"{place}: {described.class_path} is no module")
-    model = found(**described.init_args)
+    try:
+        described = Provided(**offered[name])
+        found = find_class(described.class_path, str(place))
+        if not issubclass(found, nn.Module):
+            raise ResumeError(f"{place}: {described.class_path} is no module")
+        model = found(**described.init_args)
+    except (TypeError, ImportError) as error:
+        raise ResumeError(f"{place}: its {name} cannot be made again ({error})") from None
     own = {k.removeprefix(described.prefix): v for k, v in weights.items() if k.startswith(described.prefix)}
     try:
         model.load_state_dict(own)

@@ -42,6 +42,13 @@ class Job:
     product: str = "best"
     flags: list[str] = field(default_factory=list)
 
+    def identity(self) -> str:
+        """Changes with what a stage learns from and how, but not with how long: a budget may grow."""
+        config = {key: value for key, value in self.config.items() if key not in ("log", "run")}
+        flags = [flag for flag in self.flags if not flag.startswith(("--run.", "--log."))]
+        text = json.dumps({**config, "takes": self.takes, "flags": flags}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     def hash(self) -> str:
         """Changes with everything that decides the product, but not with the names of runs."""
         config = {k: v for k, v in self.config.items() if k != "log"}

@@ -108,9 +108,10 @@ class Pipeline:
             took[dotted] = self._product_hash(source)
             set_key(config, dotted, str(self._product(source)))
         before = self._product(job.before) if job.before else None
+        self._check_begun(job, took)
         if self.first:
             folder.mkdir(exist_ok=True)
-            self.ledger.set(job.key, status="running", config=job.hash(), took=took)
+            self.ledger.set(job.key, status="running", config=job.hash(), identity=job.identity(), took=took)
         self.say(f"stage {title}")
         try:
             code = self.fit(job, folder, config, before, title)
@@ -125,6 +126,17 @@ class Pipeline:
             self._finish(job, folder, config) if code == 0 else self.ledger.set(job.key, status="interrupted")
         ranks.barrier()  # the others must not look for a product before it is there
         return code
+
+    def _check_begun(self, job: Job, took: dict[str, str]) -> None:
+        """A stage that was begun goes on as it began, or not at all: else rows and weights of two configs mix."""
+        entry = self.ledger.read().get(job.key, {})
+        if not entry or not (self.folder / job.key / "checkpoints").is_dir():
+            return
+        if entry.get("identity", job.identity()) != job.identity() or entry.get("took", took) != took:
+            raise ConfigError(
+                f"stage {job.key} was begun with another config or from other products. Go on as it began with: "
+                f"rl resume {self.folder.name}\nor begin it again with: --from {job.key}"
+            )
 
     def _finish(self, job: Job, folder: Path, config: dict[str, Any]) -> None:
         checkpoint = self.find_checkpoint(folder, job.product)

