@@ -157,6 +157,10 @@ def test_config_trains(name, tmp_path, capsys):
     run = tmp_path / "lightning_logs" / "try"
     assert (run / "config.yaml").is_file() and Run(run).checkpoint("last").exists()
     assert "eval/return" in (run / "metrics.csv").read_text()
+    if short is OFFLINE:  # the resolved config, with all its nulls, is read again
+        assert main(["resume", "try", "--updates", "6"]) == 0
+        assert main(["test", "try", "--episodes", "1"]) == 0
+        assert (tmp_path / "lightning_logs" / "results.csv").is_file()
 
 
 @pytest.mark.parametrize(

@@ -145,10 +145,9 @@ def check_specs(value: Any, key: str = "") -> None:
         arguments = value.get("init_args", {})
         if "class_path" in value and not isinstance(arguments, dict):
             raise ConfigError(f"{key}.init_args: expected `key: value` lines, got {arguments!r:.40}")
-        if key == "data" and isinstance(arguments, dict) and not isinstance(arguments.get("env", {}), dict):
-            raise ConfigError(
-                f"data.env: expected an env id or `key: value` lines, got {arguments['env']!r:.40}"
-            )
+        env = arguments.get("env") if isinstance(arguments, dict) else None  # null: data that name their own
+        if key == "data" and env is not None and not isinstance(env, dict):
+            raise ConfigError(f"data.env: expected an env id or `key: value` lines, got {env!r:.40}")
         for name, item in value.items():
             check_specs(item, f"{key}.{name}" if key else str(name))
 
