@@ -53,6 +53,7 @@ def test_what_a_run_leaves(here: Path) -> None:
 
 def test_the_saved_config_runs_again_and_is_stable(here: Path, rl: Rl) -> None:
     saved = yaml.safe_load(resolve("tiny").config_file.read_text())
+    assert saved.pop("config_version") == 1
     assert "name" not in saved["run"] and saved["run"]["env_steps"] == 64
     again = rl("fit", "--config", "lightning_logs/tiny/config.yaml", "--print_config")
     assert again.code == 0 and yaml.safe_load(again.out) == saved

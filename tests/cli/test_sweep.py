@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -241,7 +242,7 @@ def test_tensorboard_stays_on_this_machine(rl: Rl, workdir: Path, monkeypatch: p
 
 
 @pytest.fixture
-def postgres(tmp_path: Path):
+def postgres():
     """A real server on loopback, in a folder of its own."""
     found = shutil.which("initdb") or next(
         iter(sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")))), None
@@ -251,14 +252,11 @@ def postgres(tmp_path: Path):
     pytest.importorskip(
         "psycopg", reason="the driver psycopg is not installed: pip install 'psycopg[binary]'"
     )
-    tools, data = Path(found).resolve().parent, tmp_path / "pg"
+    tools, data = Path(found).resolve().parent, Path(tempfile.mkdtemp(prefix="rl-pg-"))  # short, and not only ours
     user = [] if os.getuid() else ["runuser", "-u", "postgres", "--"]
     if user and subprocess.run([*user, "true"], capture_output=True).returncode:
         pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
-    data.mkdir()
     if user:
-        for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-            folder.chmod(0o755)
         shutil.chown(data, "postgres")
     subprocess.run(
         [*user, tools / "initdb", "-D", data / "db", "-U", "me", "-A", "trust"],
@@ -277,6 +275,7 @@ def postgres(tmp_path: Path):
     yield f"postgresql+psycopg://me@127.0.0.1:{port}/postgres"
     server.terminate()
     server.wait(timeout=30)
+    shutil.rmtree(data, ignore_errors=True)
 
 
 def test_two_workers_on_a_postgresql_study(postgres: str, workdir: Path, tmp_path: Path) -> None:
