@@ -252,7 +252,10 @@ def postgres():
     pytest.importorskip(
         "psycopg", reason="the driver psycopg is not installed: pip install 'psycopg[binary]'"
     )
-    tools, data = Path(found).resolve().parent, Path(tempfile.mkdtemp(prefix="rl-pg-"))  # short, and not only ours
+    tools, data = (
+        Path(found).resolve().parent,
+        Path(tempfile.mkdtemp(prefix="rl-pg-")),
+    )  # short, and not only ours
     user = [] if os.getuid() else ["runuser", "-u", "postgres", "--"]
     if user and subprocess.run([*user, "true"], capture_output=True).returncode:
         pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
