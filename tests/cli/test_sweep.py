@@ -281,6 +281,7 @@ def postgres():
     shutil.rmtree(data, ignore_errors=True)
 
 
+@pytest.mark.slow  # workers that create one study at the same moment may both enqueue it; none runs twice
 def test_two_workers_on_a_postgresql_study(postgres: str, workdir: Path, tmp_path: Path) -> None:
     """Without a folder in common, as two machines have none: the server alone keeps them apart."""
     helpers = ROOT / "tests/experiments/sweep"
