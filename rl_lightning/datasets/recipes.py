@@ -28,6 +28,7 @@ POLICIES = {  # level -> the policies that play, each an equal share of the rows
 }
 TRANSFORMS = ("narrow", "sparse")
 NARROW_ROWS, NARROW_NOISE = 30_000, 0.1
+SCRIPTED_ROWS = 20_000  # our own small tasks need no more
 SPARSE_PERCENTILE, SPARSE_KEEP = 70.0, 0.1
 _LEVELS = "|".join(sorted(POLICIES, key=len, reverse=True))
 _NAME = re.compile(rf"(?P<env>.+?)-(?P<level>{_LEVELS})(?:-(?P<transform>{'|'.join(TRANSFORMS)}))?")
@@ -46,6 +47,8 @@ class LocalRecipe(NamedTuple):
 
     @property
     def default_rows(self) -> int:
+        if self.level == "scripted":
+            return SCRIPTED_ROWS
         return NARROW_ROWS if self.transform == "narrow" else 100_000
 
 
