@@ -1,18 +1,25 @@
 """Ways to run an algorithm from a test: the whole Trainer, or the same loop bare."""
 
-import csv
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 from contracts.cases import Case
-from lightning.pytorch import Trainer
+from contracts.left import assert_same, column, metrics, newest, state
+from lightning.pytorch import Callback, Trainer
 
-from rl_lightning.callbacks import Control, Evaluate, LogConfig, default_callbacks, make_loggers
+from rl_lightning.callbacks import Control, Evaluate, LogConfig, Phases, default_callbacks, make_loggers
+from rl_lightning.callbacks.control import StopAt
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.seeding import seed_globals
+
+__all__ = [
+    "Bare", "Fitted", "assert_same", "bare", "column", "differing", "fit", "metrics", "newest", "set_optimizers",
+    "state", "updates_due", "weights",
+]  # fmt: skip
 
 
 class Fitted(NamedTuple):
@@ -32,20 +39,32 @@ def fit(
     seed: int = 0,
     folder: Path | None = None,
     callbacks: list[Any] | None = None,
+    log_every: int | None = None,
+    until: int | None = None,
+    resume: bool = False,
+    phases: list[Any] | None = None,
+    last: Sequence[Callback] = (),
     **trainer: Any,
 ) -> Fitted:
-    """One fit as `rl fit` does it; without a folder nothing is written and nothing evaluated."""
+    """One fit in fresh objects as `rl fit` and, with `resume`, `rl resume` make it.
+
+    Without a folder nothing is written and nothing evaluated. `until` stops the run at a clock before its budget.
+    """
     seed_globals(seed)
     data = case.data()
     model = case.model(data.spec)
     data.configure(run, seed)
     loggers: Any = False
+    generation: Path | None = None
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        log = LogConfig(tensorboard=False, every=max(1, (run.env_steps or 100) // 5))
+        log = LogConfig(tensorboard=False, every=log_every or max(1, (run.env_steps or 100) // 5))
         loggers = make_loggers(folder, log, "task", "group", "name", [])
-        callbacks = default_callbacks(folder, log) if callbacks is None else callbacks
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+        generation = newest(folder) if resume else None
+        if callbacks is None:
+            callbacks = default_callbacks(folder, log, resume_from=generation)
+    callbacks = [Control()] if callbacks is None else callbacks
+    first = [*([Phases(phases)] if phases else []), *([StopAt(until)] if until is not None else [])]
     engine = Trainer(
         max_epochs=-1,
         limit_val_batches=0,
@@ -53,12 +72,15 @@ def fit(
         use_distributed_sampler=False,
         accelerator="cpu",
         logger=loggers,
-        callbacks=[Control()] if callbacks is None else callbacks,
+        callbacks=[*first, *callbacks, *last],
         default_root_dir=folder,
-        **quiet,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
         **trainer,
     )
-    engine.fit(model, datamodule=data)
+    path = generation / "model.ckpt" if generation else None
+    engine.fit(model, datamodule=data, ckpt_path=path, weights_only=True)
     return Fitted(model, data, engine, folder)
 
 
@@ -108,17 +130,6 @@ def differing(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -
     """Names of the tensors that are not bit for bit the same."""
     assert before.keys() == after.keys(), before.keys() ^ after.keys()
     return {name for name in before if not torch.equal(before[name], after[name])}
-
-
-def metrics(folder: Path) -> list[dict[str, str]]:
-    """metrics.csv without what the clock on the wall says."""
-    with (folder / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
-
-
-def column(folder: Path, name: str) -> list[float]:
-    return [float(row[name]) for row in metrics(folder) if row.get(name)]
 
 
 def updates_due(ratio: float, steps: int, start: int) -> int:

@@ -8,15 +8,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from contracts import harness
 from contracts.cases import Case
 from lightning.pytorch import Callback, Trainer
 
 from rl_lightning.algorithms.ddp import AveragingDDP
-from rl_lightning.callbacks import LogConfig, default_callbacks, make_loggers
-from rl_lightning.callbacks.control import StopAt
-from rl_lightning.callbacks.generations import Generations
 from rl_lightning.rollout.schedule import RunConfig
-from rl_lightning.seeding import seed_globals
 
 
 class KeepWeights(Callback):
@@ -30,32 +27,11 @@ class KeepWeights(Callback):
 
 
 def fit(case: Case, folder: Path, until: int, resume: bool = False) -> list[dict[str, torch.Tensor]]:
-    """A run of two ranks as `rl fit` and `rl resume` make it; returns the weights of both."""
-    seed_globals(5)
-    data = case.data()
-    model = case.model(data.spec)
-    data.configure(RunConfig(env_steps=10_000, eval_every=192, eval_episodes=4, save_minutes=None), 5)
-    folder.mkdir(parents=True, exist_ok=True)
-    log = LogConfig(tensorboard=False, every=64)
-    generation = Generations(folder / "checkpoints").newest_whole()[0] if resume else None
-    callbacks = [StopAt(until), *default_callbacks(folder, log, resume_from=generation), KeepWeights(folder)]
-    trainer = Trainer(
-        max_epochs=-1,
-        limit_val_batches=0,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-        accelerator="cpu",
-        devices=2,
-        strategy=AveragingDDP(start_method="fork"),
-        logger=make_loggers(folder, log, "task", "group", "name", []),
-        callbacks=callbacks,
-        default_root_dir=folder,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-    )
-    path = generation / "model.ckpt" if generation else None
-    trainer.fit(model, datamodule=data, ckpt_path=path, weights_only=True)
+    """A run of two ranks, stopped at `until`; returns the weights of both."""
+    run = RunConfig(env_steps=10_000, eval_every=192, eval_episodes=4, save_minutes=None)
+    strategy = AveragingDDP(start_method="fork")
+    harness.fit(case, run, 5, folder, log_every=64, until=until, resume=resume, last=[KeepWeights(folder)],
+                devices=2, strategy=strategy)  # fmt: skip
     return [torch.load(folder / f"weights-{rank}.pt", weights_only=True) for rank in range(2)]
 
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 from contracts.cases import BY_NAME
-from contracts.harness import Bare, bare, differing, metrics, weights
+from contracts.harness import Bare, assert_same, bare, differing, state, weights
 from ddp.support import fit, pair
-from resume.support import assert_same
 
 from rl_lightning import ranks
 from rl_lightning.callbacks.checkpoint import check_generation
@@ -95,22 +94,6 @@ def test_the_comparison_above_would_notice(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(ranks, "average_", lambda tensors: None)
     first, second = fit(CASES["sac"], tmp_path, 2 * UNIT["sac"])
     assert differing(first, second)
-
-
-def state(folder: Path) -> dict[str, Any]:
-    generation = Generations(folder / "checkpoints").newest_whole()[0]
-    model = read_file(generation / "model.ckpt")
-    own = [read_file(generation / f"rank-{rank}.pt") for rank in range(2)]
-    for rank in own:
-        for buffer in rank["data"].get("buffers", {}).values():
-            buffer.pop("segments")
-    return {
-        "weights": model["state_dict"],
-        "optimizers": model["optimizer_states"],
-        "own": own,
-        "metrics": metrics(folder),
-        "episodes": (folder / "eval.jsonl").read_text(),
-    }
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])

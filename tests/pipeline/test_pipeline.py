@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from contracts.harness import newest
 from pipeline.support import REPLAY, SHORT, TRAIN, TUNE, ledger, pipeline, products
-from resume.support import PPO, Rl, fork, newest, wait
+from resume.support import PPO, Rl, fork, wait
 
 from rl_lightning.callbacks.generations import read_file, read_meta
 from rl_lightning.pipeline.product import read_product

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import torch
 import yaml
-from contracts.harness import metrics
 
-from rl_lightning.callbacks.generations import Generations, read_file, read_meta
+from rl_lightning.callbacks.generations import Generations
 from rl_lightning.cli import main
 
 NET = {"class_path": "MLP", "init_args": {"hidden": [8]}}
@@ -124,48 +122,6 @@ def serial(run: Path) -> int:
     """Number of the newest generation; 0 if there is none."""
     found = Generations(run / "checkpoints").found()
     return int(found[-1].name.removeprefix("last-")) if found else 0
-
-
-def newest(run: Path) -> Path:
-    return Generations(run / "checkpoints").newest_whole()[0]
-
-
-def ends(run: Path, best: bool = True) -> dict[str, Any]:
-    """What a run has come to: all that must not depend on where it was stopped.
-
-    The best weights do on where a smaller budget ended, since that was evaluated too.
-    """
-    generation = newest(run)
-    model, own = read_file(generation / "model.ckpt"), read_file(generation / "rank-0.pt")
-    for buffer in own["data"].get("buffers", {}).values():
-        buffer.pop("segments", None)  # how rows are spread over files hangs on when it was saved
-    return {
-        "clocks": [read_meta(generation)[key] for key in ("env_step", "update")],
-        "weights": model["state_dict"],
-        "optimizers": model["optimizer_states"],
-        "data": own["data"],
-        "random": own["random"],
-        "best": read_file(run / "checkpoints" / "best.ckpt") if best else None,
-        "metrics": metrics(run),
-        "episodes": (run / "eval.jsonl").read_text(),
-    }
-
-
-def assert_same(a: Any, b: Any, where: str = "run") -> None:
-    if "observation_space" in where:  # a generator that nobody draws from, seeded by the system
-        return
-    if isinstance(a, torch.Tensor):
-        assert a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()), where
-    elif isinstance(a, dict):
-        assert a.keys() == b.keys(), (where, a.keys() ^ b.keys())
-        for key in a:
-            assert_same(a[key], b[key], f"{where}.{key}")
-    elif isinstance(a, list | tuple):
-        assert len(a) == len(b), (where, len(a), len(b))
-        for i, (x, y) in enumerate(zip(a, b, strict=True)):
-            assert_same(x, y, f"{where}[{i}]")
-    else:
-        assert a == b or (a != a and b != b), (where, a, b)
 
 
 def copy_run(source: Path, logs: Path, name: str) -> Path:

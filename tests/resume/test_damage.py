@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from resume.support import Rl, assert_same, copy_run, ends, newest
+from contracts.harness import assert_same, newest, state
+from resume.support import Rl, copy_run
 
 from rl_lightning.callbacks.generations import Generations, check_plain, checksum, read_file, write_file
 from rl_lightning.errors import ResumeError
@@ -56,7 +57,7 @@ def test_the_generation_before_is_used_and_told_of(
     done = rl("resume", "half", *TO_THE_END)
     assert done.code == 0, done.err
     assert "note: passed over" in done.err and newer.name in done.err
-    assert_same(ends(straight, best=False), ends(run, best=False))
+    assert_same(state(straight), state(run))
 
 
 @pytest.mark.parametrize("name", ["model.ckpt", "rank-0.pt", "meta.json"])

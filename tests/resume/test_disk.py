@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from resume.support import SAC, Rl, assert_same, ends, newest, write
+from contracts.harness import assert_same, newest, state
+from resume.support import SAC, Rl, write
 
 from rl_lightning.callbacks.generations import Generations, verify
 
@@ -61,7 +62,7 @@ def test_full_in_the_middle_of_a_checkpoint(
     monkeypatch.undo()
     monkeypatch.setenv("RL_LOGS", str(logs))
     assert rl("resume", "full").code == 0
-    assert_same(ends(straight), ends(logs / "full"))
+    assert_same(state(straight, best=True), state(logs / "full", best=True))
 
 
 def test_a_file_system_that_fills_up(small: Path, rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:

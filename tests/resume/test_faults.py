@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from contracts.cases import BY_NAME, env
-from contracts.harness import bare
-from resume.support import SAC, Rl, newest, write
+from contracts.harness import bare, newest
+from resume.support import SAC, Rl, write
 
 from rl_lightning.callbacks.generations import read_file, verify
 from rl_lightning.data import OnlineData

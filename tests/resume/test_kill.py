@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from contracts.harness import metrics
-from resume.support import SAC, assert_same, ends, fork, newest, serial, wait, write
+from contracts.harness import assert_same, metrics, newest, state
+from resume.support import SAC, fork, serial, wait, write
 
 from rl_lightning.callbacks.generations import Generations, verify
 
@@ -59,7 +59,7 @@ def test_killed_at_random_moments(kills: int, logs: Path) -> None:
         words = ["resume", "killed"]
     assert done == kills, "the run was over too soon"
     assert wait(fork(["resume", "killed"], log)) == 0, log.read_text()
-    assert_same(ends(logs / "straight"), ends(logs / "killed"))
+    assert_same(state(logs / "straight", best=True), state(logs / "killed", best=True))
     assert not list((logs / "killed" / "checkpoints").glob(".*")), "something half written was left"
 
 
@@ -78,13 +78,13 @@ def test_killed_between_the_last_checkpoint_and_the_closing_evaluation(logs: Pat
     assert wait(killed) == -signal.SIGKILL
     assert verify(newest(logs / "killed"))["env_step"] == 40
     assert wait(fork(["resume", "killed"], log)) == 0, log.read_text()
-    assert_same(ends(logs / "straight"), ends(logs / "killed"))
+    assert_same(state(logs / "straight", best=True), state(logs / "killed", best=True))
 
 
 def test_resuming_what_is_finished_changes_nothing(logs: Path, half: Path, rl) -> None:
     from resume.support import copy_run
 
     run = copy_run(half, logs, "half")
-    before = ends(run)
+    before = state(run, best=True)
     assert rl("resume", "half").code == 0
-    assert_same(before, ends(run))
+    assert_same(before, state(run, best=True))

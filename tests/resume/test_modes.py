@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from resume.support import PPO, SAC, Rl, assert_same, copy_run, ends, newest, write
+from contracts.harness import assert_same, newest, state
+from resume.support import PPO, SAC, Rl, copy_run, write
 
 from rl_lightning.callbacks.generations import Generations, read_file, read_meta
 
@@ -35,14 +36,14 @@ def test_a_longer_budget_in_a_moved_folder(half: Path, straight: Path, logs: Pat
     run = copy_run(half, logs, "somewhere_else")
     done = rl("resume", "somewhere_else", *TO_THE_END)
     assert done.code == 0 and "run.env_steps: 48 -> 96" in done.err
-    assert_same(ends(straight, best=False), ends(run, best=False))
+    assert_same(state(straight), state(run))
 
 
 @pytest.mark.slow
 def test_a_run_given_by_its_path(half: Path, straight: Path, logs: Path, rl: Rl) -> None:
     run = Path(shutil.copytree(half, logs.parent / "far" / "away"))
     assert rl("resume", str(run), *TO_THE_END).code == 0
-    assert_same(ends(straight, best=False), ends(run, best=False))
+    assert_same(state(straight), state(run))
 
 
 @pytest.mark.parametrize("way", ["fit", "resume"])
@@ -58,7 +59,10 @@ def test_from_a_milestone(way: str, runs: Path, straight: Path, logs: Path, rl: 
     else:
         done = rl("resume", "first", "--checkpoint", "step-32", *TO_THE_END)
     assert done.code == 0, done.err
-    made, want = ends(logs / ("second" if way == "fit" else "first"), best=False), ends(straight, best=False)
+    made, want = (
+        state(logs / ("second" if way == "fit" else "first")),
+        state(straight),
+    )
     if way == "fit":  # its own files begin where it began
         made["metrics"], want["metrics"] = [], []
         made["episodes"] = want["episodes"] = ""

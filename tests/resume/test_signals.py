@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from resume.support import Rl, assert_same, ends, fork, newest, wait
+from contracts.harness import assert_same, newest, state
+from resume.support import Rl, fork, wait
 
 from rl_lightning import interrupt
 from rl_lightning.algorithms import SAC as Module
@@ -60,7 +61,7 @@ def test_the_block_ends_and_is_saved(
     )
     assert read_meta(newest(logs / "stopped"))["update"] == 12, "the block of the tenth update, and no more"
     assert rl("resume", "stopped").code == 0
-    assert_same(ends(straight), ends(logs / "stopped"))
+    assert_same(state(straight, best=True), state(logs / "stopped", best=True))
 
 
 def test_a_block_that_cannot_end_in_time_is_abandoned(
@@ -73,7 +74,7 @@ def test_a_block_that_cannot_end_in_time_is_abandoned(
     assert time.monotonic() - began < 30
     assert read_meta(newest(logs / "stopped"))["update"] < 10, "half a block was saved"
     assert rl("resume", "stopped").code == 0
-    assert_same(ends(straight), ends(logs / "stopped"))
+    assert_same(state(straight, best=True), state(logs / "stopped", best=True))
 
 
 def test_a_second_ctrl_c_stops_at_once(config: str, logs: Path, straight: Path, rl: Rl) -> None:
@@ -83,4 +84,4 @@ def test_a_second_ctrl_c_stops_at_once(config: str, logs: Path, straight: Path, 
         log.read_text()
     )
     assert rl("resume", "stopped").code == 0
-    assert_same(ends(straight), ends(logs / "stopped"))
+    assert_same(state(straight, best=True), state(logs / "stopped", best=True))

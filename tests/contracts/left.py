@@ -1,0 +1,78 @@
+"""What a run has left behind, ready to be compared bit for bit."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rl_lightning.callbacks.generations import Generations, read_file, read_meta
+
+
+def metrics(folder: Path) -> list[dict[str, str]]:
+    """metrics.csv without what the clock on the wall says."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{key: value for key, value in row.items() if not key.startswith("time/")} for row in rows]
+
+
+def column(folder: Path, name: str) -> list[float]:
+    return [float(row[name]) for row in metrics(folder) if row.get(name)]
+
+
+def newest(run: Path) -> Path:
+    """The newest whole generation of a run's checkpoints."""
+    return Generations(run / "checkpoints").newest_whole()[0]
+
+
+def state(run: Path, best: bool = False) -> dict[str, Any]:
+    """All that must not depend on where a run was stopped: its newest checkpoint, of every rank, and its files.
+
+    The best weights are asked for apart: they hang on where a smaller budget ended, since that was evaluated too.
+    """
+    generation = newest(run)
+    model = read_file(generation / "model.ckpt")
+    own = [read_file(path) for path in sorted(generation.glob("rank-*.pt"))]
+    assert own, generation
+    return {
+        "clocks": [read_meta(generation)[key] for key in ("env_step", "update")],
+        "weights": model["state_dict"],
+        "optimizers": model["optimizer_states"],
+        "filled": [_without_segments(rank["data"]) for rank in own],
+        "own": own,
+        "best": read_file(run / "checkpoints" / "best.ckpt") if best else None,
+        "metrics": metrics(run),
+        "episodes": (run / "eval.jsonl").read_text(),
+    }
+
+
+def _without_segments(data: dict[str, Any]) -> dict[str, bool]:
+    """Drops how rows are spread over files, which hangs on when they were saved; which buffers have any."""
+    filled = {}
+    for name, buffer in data.get("buffers", {}).items():
+        segments = buffer.get("store", buffer).pop("segments", [])
+        filled[name] = sum(segment["size"] for segment in segments) > 0
+    return filled
+
+
+def assert_same(a: Any, b: Any, where: str = "run") -> None:
+    """Equal to the last bit, types included; NaN equals NaN."""
+    if "observation_space" in where:  # a generator that nobody draws from, seeded by the system
+        return
+    assert type(a) is type(b), (where, type(a), type(b))
+    if isinstance(a, torch.Tensor):
+        assert a.dtype == b.dtype and a.shape == b.shape, (where, a.dtype, b.dtype, a.shape, b.shape)
+        if a.is_floating_point():
+            assert torch.equal(a.isnan(), b.isnan()), where
+            a, b = a.nan_to_num(), b.nan_to_num()
+        assert torch.equal(a, b), where
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys(), (where, a.keys() ^ b.keys())
+        for key in a:
+            assert_same(a[key], b[key], f"{where}.{key}")
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b), (where, len(a), len(b))
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{where}[{i}]")
+    else:
+        assert a == b or (a != a and b != b), (where, a, b)
