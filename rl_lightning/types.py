@@ -110,14 +110,19 @@ class Steps(NamedTuple):
 
 
 class Sequences(NamedTuple):
-    """B windows of L consecutive steps, batch first."""
+    """B windows of L consecutive arrival rows, batch first: reward, terminated and truncated belong to arriving at obs,
+    the action is taken after it. An episode's last observation is a row of its own, with a zero action."""
 
     obs: Tensor  # [B, L, O]
     action: Tensor
-    reward: Tensor
-    terminated: Tensor
-    truncated: Tensor
-    is_first: Tensor
+    reward: Tensor  # [B, L], 0 in an episode's first row
+    terminated: Tensor  # float
+    truncated: Tensor  # float
+    is_first: Tensor  # bool
+    weight: Tensor | None = None  # [B] importance weight of prioritized drawing, else 1
+    index: Tensor | None = None  # type: ignore[assignment]  # [B] where the window lies in its buffer
+    latent: Tensor | None = None  # [B, W] recurrent state on arriving at the first row, where it is stored
+    burn_in: int = 0  # leading rows that only warm a recurrent state up and are not learned from
 
 
 class ImaginedStep(NamedTuple):

@@ -58,7 +58,7 @@ class RLModule(LightningModule):
         raise TypeError(f"{type(self).__name__} must define act(obs, carry, explore, mask)")
 
     def update(self, batch: Any) -> Metrics:
-        """One round of the update rule. A metric called `priority` goes back to the buffer, the rest is logged."""
+        """One round of the update rule. `priority` and `latent` go back to the buffer, other metrics are logged."""
         raise TypeError(f"{type(self).__name__} must define update(batch)")
 
     def assess(self, data: Any) -> dict[str, float]:
@@ -144,6 +144,8 @@ class RLModule(LightningModule):
             data.schedule.update += 1
             if "priority" in metrics:
                 data.feedback(block._replace(batch=batch), metrics.pop("priority"))
+            if "latent" in metrics:
+                data.remember(block._replace(batch=batch), metrics.pop("latent"))
             self.record(metrics)
 
     def record(self, metrics: Metrics) -> None:

@@ -38,9 +38,9 @@ class BufferRecipe:
         raise TypeError(f"{type(self).__name__} must define build(spec, num_envs)")
 
 
-def fit_capacity(capacity: int | str, row_bytes: int, num_envs: int) -> int:
-    """The number of rows to allocate, a multiple of `num_envs`; refuses what the free memory cannot hold."""
-    free = psutil.virtual_memory().available
+def fit_capacity(capacity: int | str, row_bytes: int, num_envs: int, free: int | None = None) -> int:
+    """The number of rows to allocate, a multiple of `num_envs`; refuses what `free` bytes (memory) cannot hold."""
+    free = psutil.virtual_memory().available if free is None else free
     if capacity == "auto":
         rows = min(AUTO_MOST, int(AUTO_SHARE * free) // row_bytes)
     elif isinstance(capacity, int) and capacity > 0:

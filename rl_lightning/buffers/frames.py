@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from rl_lightning.buffers.base import fit_capacity
+from rl_lightning.buffers.rings import ages, between, load_rings, save_rings, spread
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.errors import ConfigError
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
 ARRAYS = ("frame", "action", "reward", "terminated", "done", "age", "is_step", "mask")
@@ -76,14 +77,10 @@ class FrameBuffer:
 
     def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray]) -> None:
         array, newest, count = self._array, self.frame_shape[0], len(steps.obs)
-        after = np.array(sorted(ends), dtype=np.int64)  # steps that a last frame follows
-        spread = np.arange(count) + np.searchsorted(
-            after, np.arange(count)
-        )  # place of each step among the slots
-        lasts = after + np.arange(len(after)) + 1  # place of each last frame
+        after, spread_steps, lasts = spread(count, list(ends))
         total = count + len(after)
         slots = (self.head[n] + np.arange(total)) % self.length
-        at = slots[spread]
+        at = slots[spread_steps]
         array["frame"][n, at] = steps.obs[:, n, -newest:]
         array["action"][n, at] = steps.action[:, n]
         array["reward"][n, at] = steps.reward[:, n]
@@ -97,10 +94,8 @@ class FrameBuffer:
         for t, place in zip(after, lasts, strict=True):
             array["frame"][n, slots[place]] = ends[int(t)][-newest:]
         starts = np.zeros(total, bool)
-        starts[spread[steps.is_first[:, n]]] = True
-        place = np.arange(total)
-        begun = np.maximum.accumulate(np.where(starts, place, -1))
-        array["age"][n, slots] = np.where(begun >= 0, place - begun, self.next_age[n] + place)
+        starts[spread_steps[steps.is_first[:, n]]] = True
+        array["age"][n, slots] = ages(starts, self.next_age[n])
         self.next_age[n] = int(array["age"][n, slots[-1]]) + 1
         self.total[n] += total
 
@@ -196,18 +191,8 @@ class FrameBuffer:
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Puts new slots into the store; what is returned names all segments that hold living ones."""
-        oldest = [count - filled for count, filled in zip(self.total, self.filled, strict=True)]
-        store.records = [
-            r for r in store.records if any(e > o for e, o in zip(r["end"], oldest, strict=True))
-        ]
-        last = store.records[-1]["end"] if store.records else [0] * self.num_envs
-        start = [max(a, b) for a, b in zip(oldest, last, strict=True)]
-        if start != self.total:
-            tensors: dict[str, Tensor] = {}
-            for n in range(self.num_envs):
-                slots = torch.arange(start[n], self.total[n]) % self.length
-                tensors |= {f"{n}/{name}": getattr(self, name)[n, slots] for name in ARRAYS}
-            store.append(tensors, start, list(self.total))
+        save_rings(store, self._tensors(), self.total, self.length)
+        oldest = [max(0, count - self.length) for count in self.total]
         self.cuts = [(env, slot) for env, slot in self.cuts if slot >= oldest[env]]
         state = {"total": list(self.total), "next_age": list(self.next_age), "cuts": list(self.cuts)}
         return state | {"segments": list(store.records)}
@@ -215,27 +200,10 @@ class FrameBuffer:
     def load(self, state: dict[str, Any], store: SegmentStore) -> None:
         self.total, self.next_age = list(state["total"]), list(state["next_age"])
         store.records = list(state["segments"])
-        for record in store.records:
-            tensors = store.read(record)
-            for n in range(self.num_envs):
-                oldest = self.total[n] - self.filled[n]
-                first = min(max(record["start"][n], oldest), record["end"][n])
-                slots = torch.arange(first, record["end"][n]) % self.length
-                for name in ARRAYS:
-                    found, target = tensors.get(f"{n}/{name}"), getattr(self, name)
-                    if found is None or found.shape[1:] != target.shape[2:] or found.dtype != target.dtype:
-                        raise ResumeError(
-                            f"{store.folder / record['file']}: {name} of another shape than this run's"
-                        )
-                    target[n, slots] = found[first - record["start"][n] :]
+        load_rings(store, self._tensors(), self.total, self.length)
         self.cuts = [(env, slot) for env, slot in state["cuts"]]
         for env, slot in self.cuts:
             self.is_step[env, slot % self.length] = False
 
-
-def between(steps: Steps, start: int, stop: int) -> Steps:
-    """Some of the steps; what follows the last of them is not kept."""
-    names = ("obs", "action", "reward", "terminated", "truncated", "is_first")
-    cut = {name: getattr(steps, name)[start:stop] for name in names}
-    ends = [(t - start, n, last) for t, n, last in steps.ends if start <= t < stop]
-    return steps._replace(**cut, ends=ends, mask=None if steps.mask is None else steps.mask[start:stop])
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in ARRAYS}

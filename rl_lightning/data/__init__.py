@@ -5,5 +5,6 @@ from rl_lightning.data.module import RLData
 from rl_lightning.data.offline import OfflineData
 from rl_lightning.data.on_policy import OnPolicyData
 from rl_lightning.data.online import OnlineData
+from rl_lightning.data.sequences import SequenceData
 
-__all__ = ["ModelRolloutData", "OfflineData", "OnPolicyData", "OnlineData", "RLData"]
+__all__ = ["ModelRolloutData", "OfflineData", "OnPolicyData", "OnlineData", "RLData", "SequenceData"]

@@ -128,6 +128,9 @@ class RLData(LightningDataModule):
     def feedback(self, block: Block, priorities: torch.Tensor) -> None:
         """Takes what the update rule says about the rows it saw, e.g. how wrong it was about each."""
 
+    def remember(self, block: Block, latents: torch.Tensor) -> None:
+        """Takes the recurrent states that the update rule found in the rows it saw."""
+
     def scores(self, summary: dict[str, float]) -> dict[str, float]:
         """More numbers about an evaluation, e.g. its return on a data set's own scale."""
         return {}

@@ -1,0 +1,187 @@
+"""Experience that is kept and replayed in windows: the data of models that remember (Dreamer, PlaNet, TD-MPC)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.buffers.sequence import SequenceBuffer, SequenceReplay
+from rl_lightning.data.envs import EnvData
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.collect import Act
+from rl_lightning.rollout.phases import Hook, Phase
+from rl_lightning.rollout.random_actor import random_actor
+from rl_lightning.types import Block, Carry, Sequences
+
+MOST_COLLECTED = 1000  # vector steps of one block that only collects
+
+
+class SequenceData(EnvData):
+    """Turns of collecting and replaying windows: `train_every` env steps, then the updates that `train_ratio` asks for.
+
+    Args:
+        env: The environment and all that is wrapped around it.
+        num_envs: Training envs of one process.
+        batch_size: Windows of one update.
+        length: Rows of a window that are learned from.
+        burn_in: Rows before them that only warm the recurrent state up.
+        buffer: Where rows are kept, and how windows are drawn.
+        prefill: Env steps with random actions before the first update.
+        pretrain: Updates made at once when the prefill is there.
+        train_every: Env steps between updates (rounded up to whole steps of the vector).
+        train_ratio: Rows replayed per step of an agent: updates per step times batch_size times length.
+        store_latents: Keep the agent's recurrent state with every row, refresh it in training, begin windows from it.
+        vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
+    """
+
+    def __init__(
+        self,
+        env: EnvConfig,
+        num_envs: int = 1,
+        batch_size: int = 16,
+        length: int = 64,
+        burn_in: int = 0,
+        buffer: SequenceReplay | None = None,
+        prefill: int = 1000,
+        pretrain: int = 0,
+        train_every: int = 1,
+        train_ratio: float = 512.0,
+        store_latents: bool = False,
+        vectorization: str = "sync",
+    ) -> None:
+        super().__init__(env, num_envs, vectorization)
+        for key, value, least in (
+            ("batch_size", batch_size, 1), ("length", length, 2), ("burn_in", burn_in, 0), ("prefill", prefill, 0),
+            ("pretrain", pretrain, 0), ("train_every", train_every, 1),
+        ):  # fmt: skip
+            if value < least:
+                raise ConfigError(f"data.{key} is {value}; it must be at least {least}")
+        if train_ratio <= 0:
+            raise ConfigError(f"data.train_ratio is {train_ratio}; it must be positive")
+        self.batch_size, self.length, self.burn_in = batch_size, length, burn_in
+        self.recipe = buffer or SequenceReplay()
+        self.prefill, self.pretrain = prefill, pretrain
+        self.train_every, self.train_ratio, self.store_latents = train_every, train_ratio, store_latents
+        self.replays: dict[str, SequenceBuffer] = {}
+        self.drawn_from = "replay"
+
+    def setup(self, stage: str) -> None:
+        super().setup(stage)
+        if stage != "fit" or self.replays:
+            return
+        budget, rows = self.schedule.run.env_steps, self.length + self.burn_in
+        if budget is not None and budget // self._wide() + 1 < rows:
+            raise ConfigError(
+                f"windows have {rows} rows (data.length + data.burn_in) and each env makes "
+                f"{budget // self._wide()} steps: use a smaller data.length, or more run.env_steps"
+            )
+        self.named("replay")
+        self.draw = self.generator("replay")
+        self.random_act = random_actor(self.spec)
+
+    @property
+    def buffer(self) -> SequenceBuffer:
+        return self.named("replay")
+
+    def named(self, name: str) -> SequenceBuffer:
+        """A buffer by its name; a new name gets a buffer of its own."""
+        if name not in self.replays:
+            width = flat(self.agent.initial_carry(1)).shape[1] if self.store_latents else 0
+            self.replays[name] = self.recipe.build(
+                self.spec, self.num_envs, self.length + self.burn_in, width
+            )
+        return self.replays[name]
+
+    def gather(self, act: Act, steps: int, name: str = "replay", greedy: bool = False) -> None:
+        """Collects into a buffer, with the state that the actor had after each step where these are kept."""
+        states: list[np.ndarray] = []
+
+        def watched(
+            obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        ) -> tuple[Tensor, Carry]:
+            action, carry = act(obs, carry, explore, mask)
+            states.append(flat(carry).float().cpu().numpy())
+            return action, carry
+
+        buffer = self.named(name)
+        rows = self.collect(watched if self.store_latents else act, steps, greedy)
+        buffer.add(rows, np.stack(states) if self.store_latents else None)
+
+    def collect_hook(self, phase: Phase) -> None:
+        steps = phase.collect_length or self._turn(prefill=False)
+        self.gather(self.actor(phase), steps, phase.buffer, phase.deterministic_policy)
+
+    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
+        if not self.named(phase.buffer).ready:
+            return None
+        self.drawn_from = phase.buffer
+        return Block(self.next_batch, updates, hook.name)
+
+    def turn(self) -> Block:
+        prefill = self.schedule.env_step < self.prefill
+        self.gather(self.random_act if prefill else self.agent.player(), self._turn(prefill))
+        updates = self._due()
+        return Block(self.next_batch, updates) if updates else Block(None, 0)
+
+    def next_batch(self) -> Sequences:
+        """One batch, drawn when it is wanted: priorities and stored states are then those of the last update."""
+        buffer = self.named(self.drawn_from)
+        buffer.progress = self.schedule.progress
+        return buffer.sample(self.batch_size, self.draw)._replace(burn_in=self.burn_in)
+
+    def _wide(self) -> int:
+        return self.num_envs * self.spec.action_repeat * self.world_size
+
+    def _turn(self, prefill: bool) -> int:
+        """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
+        wanted = self.prefill - self.schedule.env_step if prefill else self.train_every
+        steps = math.ceil(wanted / self._wide())
+        return max(1, min(steps, MOST_COLLECTED) if prefill else steps)
+
+    def _due(self) -> int:
+        """Updates due by now, minus those done: no drift, also after a resume."""
+        if self.schedule.env_step < self.prefill or not self.buffer.ready:
+            return 0
+        steps = (self.schedule.env_step - self.prefill) / (self.spec.action_repeat * self.world_size)
+        due = self.pretrain + math.floor(self.train_ratio * steps / (self.batch_size * self.length))
+        return max(0, due - self.schedule.update)
+
+    def feedback(self, block: Block, priorities: Tensor) -> None:
+        self.named(self.drawn_from).set_priorities(block.batch.index, priorities)
+
+    def remember(self, block: Block, latents: Tensor) -> None:
+        """Takes the recurrent states [B, L, W] that an update found on leaving the rows it saw."""
+        if self.store_latents:
+            self.named(self.drawn_from).set_latents(block.batch.index, latents)
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        return super().save(store) | {
+            "draw": self.draw.get_state(),
+            "drawn_from": self.drawn_from,
+            "buffers": {name: buffer.save(store.part(name)) for name, buffer in self.replays.items()},
+        }
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        self.draw.set_state(state["draw"])
+        self.drawn_from = state["drawn_from"]
+        for name, saved in state["buffers"].items():
+            self.named(name).load(saved, store.part(name))
+            for env in self.restarted:
+                self.named(name).cut(env)
+
+    def collect_metrics(self) -> dict[str, float]:
+        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.buffer))}
+
+
+def flat(carry: Carry) -> Tensor:
+    """All parts of a recurrent state side by side, [N, W]."""
+    if not carry:
+        raise ConfigError("data.store_latents needs a model that remembers; this one has no recurrent state")
+    return torch.cat([part.flatten(1) for part in carry], 1)

@@ -1,0 +1,178 @@
+"""Turns of collecting and replaying windows: how many steps, how many updates, and which hook learns."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from contracts.cases import Case
+from contracts.harness import bare
+from torch import nn
+
+from rl_lightning.algorithms.module import RLModule
+from rl_lightning.algorithms.step import step
+from rl_lightning.buffers import PrioritizedWindows, SequenceReplay
+from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.data import SequenceData
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.phases import PhaseCursor, parse_phases
+from rl_lightning.rollout.schedule import RunConfig
+
+
+class Remembers(RLModule):
+    """Sums what it saw in its carry, and learns one number; says what each window and row was worth."""
+
+    def __init__(self, spec):
+        super().__init__(spec)
+        self.number = nn.Parameter(torch.zeros(()))
+        self.seen, self.calls = [], []
+
+    def initial_carry(self, count):
+        return (torch.zeros(count, 2), torch.zeros(count, 1))
+
+    def act(self, obs, carry, explore, mask=None):
+        sums, steps = carry
+        action = torch.randint(2, (len(obs),), generator=explore)
+        return action, (sums + obs, steps + 1)
+
+    def update(self, batch):
+        self.seen.append(batch)
+        step(self.raw_optimizers()[0], (self.number - batch.reward.mean()).square())
+        states = torch.cat((batch.obs.cumsum(1), torch.ones(*batch.reward.shape, 1)), -1)
+        return {"train/x": self.number, "priority": batch.reward.mean(1), "latent": states}
+
+    def update_world_model(self, batch):
+        self.calls.append("world_model")
+        return self.update(batch)
+
+    def update_controller(self, batch):
+        self.calls.append("controller")
+        return self.update(batch)
+
+    def act_seed(self, obs, carry, explore, mask=None):
+        return torch.ones(len(obs), dtype=torch.int64), carry
+
+    def configure_optimizers(self):
+        return [torch.optim.SGD([self.number], 0.1)]
+
+
+def counter(**env):
+    return EnvConfig("rl/Counter-v0", {"length": 9, "jitter": 3}, **env)
+
+
+def case(**data) -> Case:
+    fields = {"batch_size": 2, "length": 4, "buffer": SequenceReplay(200), "prefill": 24, **data}
+    return Case("sequences", partial(SequenceData, **{"env": counter(), **fields}), Remembers, (), 10, None)
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "ratio", "start", "every", "repeat", "pretrain"),
+    [(1, 8.0, 20, 1, 1, 0), (3, 5.0, 20, 4, 1, 7), (2, 0.7, 33, 7, 3, 0), (4, 40.0, 40, 1, 1, 3)],
+)
+def test_updates_follow_the_train_ratio(num_envs, ratio, start, every, repeat, pretrain):
+    """T12: floor(ratio * agent steps / (B * L)), whatever the repeat, the vector and the turns."""
+    shape = {"num_envs": num_envs, "train_ratio": ratio, "prefill": start, "train_every": every}
+    run = bare(case(env=counter(action_repeat=repeat), pretrain=pretrain, **shape))
+    schedule = run.data.schedule
+    for _ in range(60):
+        run.learn(run.data.next_block())
+        if schedule.env_step >= start and run.data.buffer.ready:
+            due = math.floor(ratio * (schedule.env_step - start) / repeat / 8) + pretrain
+            assert schedule.update == due
+    assert schedule.update > pretrain
+
+
+def test_each_batch_is_drawn_when_it_is_wanted():
+    """A priority that the update before set counts for the next draw, also within one block."""
+    run = bare(case(train_ratio=400.0, buffer=SequenceReplay(200, PrioritizedWindows(alpha=1.0))))
+    block = run.block()
+    assert callable(block.batch) and block.updates > 3
+    before = run.data.buffer.drawer.tree.sums.copy()
+    run.learn(block)
+    assert (run.data.buffer.drawer.tree.sums != before).any()
+    assert all(b.obs.shape == (2, 4, 2) and b.weight.shape == (2,) for b in run.model.seen)
+
+
+def test_burn_in_lengthens_windows_and_is_told():
+    run = bare(case(burn_in=3))
+    run.learn(run.block())
+    batch = run.model.seen[0]
+    assert batch.obs.shape == (2, 7, 2) and batch.burn_in == 3
+
+
+def test_stored_states_come_back_with_the_windows():
+    """Prefill has none; after it a row arrives with what the actor had summed until then."""
+    run = bare(case(store_latents=True, train_ratio=0.1, num_envs=2))
+    for _ in range(20):
+        run.data.next_block()
+    buffer = run.data.buffer
+    for index in buffer.all_windows()[::7]:
+        window = buffer.gather(index[None])
+        episode, t = window.obs[0, 0].tolist()
+        sums, steps = window.latent[0, :2].tolist(), window.latent[0, 2].item()
+        if window.is_first[0, 0]:
+            assert sums == [0, 0] and steps == 0
+        elif steps == t:  # the actor was there from the episode's start
+            assert sums == [episode * t, t * (t - 1) / 2]
+    assert buffer.latent[..., 2].max() > 3
+    run.learn(run.block())
+    assert run.data.buffer.latent.shape[-1] == 3
+
+
+def test_phases_as_in_the_lab():
+    """Collect at random, then the world model alone, then both in turn; roles and named buffers are the phase's."""
+    run = bare(case(num_envs=2))
+    entries = [
+        {"name": "seed", "env_steps": 20, "hooks": ["collect"], "controller": "seed", "collect_length": 5},
+        {"name": "model", "type": "offline", "updates": 3, "hooks": ["update_world_model"]},
+        {"name": "joint", "env_steps": 8, "hooks": ["collect", "update_world_model", "update_controller"]},
+    ]
+    run.data.schedule.phases = cursor = PhaseCursor(parse_phases(entries, Remembers.update_hooks()))
+    names = []
+    while not cursor.finished:
+        names.append(cursor.phase.name)
+        run.learn(run.data.next_block())
+    assert names == ["seed"] * 2 + ["model"] * 3 + ["joint"] * 10  # the last collect ends the phase
+    assert run.model.calls == ["world_model"] * 3 + ["world_model", "controller"] * 3
+    buffer = run.data.buffer
+    played = buffer.action[:, : min(buffer.total)][
+        ~(buffer.truncated | buffer.terminated)[:, : min(buffer.total)]
+    ]
+    assert (played[:8] == 1).all()
+
+
+def test_saved_and_loaded_it_goes_on_exactly(tmp_path):
+    """T10 for the data alone: the same blocks, the same windows."""
+    make = case(
+        train_ratio=16.0, num_envs=2, store_latents=True, buffer=SequenceReplay(60, PrioritizedWindows())
+    )
+    one = bare(make)
+    for _ in range(15):
+        one.learn(one.data.next_block())
+    store = SegmentStore(tmp_path)
+    state = one.data.save(store)
+    two = bare(make)
+    two.data.load(state, SegmentStore(tmp_path))
+    two.model.load_state_dict(one.model.state_dict())
+    for _ in range(25):
+        for run in (one, two):
+            run.learn(run.data.next_block())
+    ours, theirs = one.model.seen[-40:], two.model.seen[-40:]
+    assert len(ours) == len(theirs) == 40
+    for a, b in zip(ours, theirs, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(a[:9], b[:9], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"length": 1}, "length"), ({"train_ratio": 0.0}, "train_ratio"), ({"burn_in": -1}, "burn_in")],
+)
+def test_senseless_numbers_are_refused(wrong, said):
+    with pytest.raises(ConfigError, match=said):
+        bare(case(**wrong))
+
+
+def test_a_run_that_ends_before_its_first_window_is_refused():
+    with pytest.raises(ConfigError, match=r"windows have 64 rows"):
+        bare(case(length=64, num_envs=2), RunConfig(env_steps=100))
