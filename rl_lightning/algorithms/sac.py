@@ -32,6 +32,7 @@ class SAC(RLModule):
         network: What turns an observation into the actor's features.
         critic_hidden: Hidden sizes of each critic.
         critics: How many critics are kept.
+        critic_layer_norm: Normalise the critics' hidden layers, which keeps them from soaring where they saw no data.
         critic_subset: How many of them, drawn anew each update, the target's minimum is taken over (REDQ); null: all.
         lr: Learning rate of the actor.
         critic_lr: Learning rate of the critics; null: as the actor.
@@ -73,6 +74,7 @@ class SAC(RLModule):
         max_grad_norm: float | None = None,
         policy: str | None = None,
         actor_starts: int = 0,
+        critic_layer_norm: bool = False,
     ) -> None:
         super().__init__(spec)
         self.policy, self.actor_starts = policy, actor_starts
@@ -96,7 +98,7 @@ class SAC(RLModule):
         pixels = len(spec.obs_shape) > 1
         self.encoder: nn.Module = feed_forward(network, spec) if pixels else nn.Identity()
         width = self.actor.torso.out_dim if pixels else spec.obs_shape[0]
-        self.q = QEnsemble(critics, width, spec.action_dim, hidden)
+        self.q = QEnsemble(critics, width, spec.action_dim, hidden, layer_norm=critic_layer_norm)
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
         self.encoder_slow = copy.deepcopy(self.encoder).requires_grad_(False)
         self.learn_alpha = alpha is None

@@ -30,6 +30,9 @@ class ModelRolloutData(OfflineData):
         penalty: What an imagined step pays for lying outside the data; null: nothing (MBPO).
         coefficient: Weight of the penalty; 0 is MBPO, bit for bit.
         penalty_unit: What a penalty of 1 costs: one unit of reward, or one standard deviation of the data's rewards.
+        outside_value: Value of being outside. A number ends an imagined episode at its first step below the penalty's
+            threshold, as if all that followed were worth this (MOReL); null goes on there, and a penalty above the
+            reward of being alive then makes an early end attractive.
         horizon: Steps of an imagined rollout.
         starts: Recorded states that rollouts begin at.
         rollout_every: Updates between two rollouts.
@@ -53,6 +56,7 @@ class ModelRolloutData(OfflineData):
         penalty: Penalty | None = None,
         coefficient: float = 0.5,
         penalty_unit: Literal["reward", "reward_std"] = "reward",
+        outside_value: float | None = None,
         horizon: int = 5,
         starts: int = 50_000,
         rollout_every: int = 1000,
@@ -86,7 +90,7 @@ class ModelRolloutData(OfflineData):
         if self.spec.action_kind != "continuous" or len(self.spec.obs_shape) != 1:
             raise ConfigError(f"{dataset}: models are learned of flat observations and continuous actions")
         self.product, self.penalty = dynamics, penalty or NoPenalty()
-        self.coefficient, self.penalty_unit = coefficient, penalty_unit
+        self.coefficient, self.penalty_unit, self.outside_value = coefficient, penalty_unit, outside_value
         self.horizon, self.starts, self.rollout_every, self.retain = horizon, starts, rollout_every, retain
         self.real_fraction = real_fraction
         self.termination = termination or termination_for(self.spec.env_id)
@@ -144,6 +148,7 @@ class ModelRolloutData(OfflineData):
             self.explore,
             self.penalty,
             self.coefficient * self.unit,
+            None if self.outside_value is None else self.agent.gamma * self.outside_value,
         )
         parts: list[Any] = [part.cpu() if isinstance(part, torch.Tensor) else part for part in dreamed]
         return Imagined(*parts)

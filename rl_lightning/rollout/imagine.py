@@ -93,12 +93,16 @@ def imagine(
     explore: torch.Generator | None = None,
     penalty: Penalizes | None = None,
     coefficient: float = 0.0,
+    outside_value: float | None = None,
 ) -> Imagined:
     """Rollouts of at most `horizon` steps from each start [B, O].
 
     Actions are drawn from `explore` (greedy if None), all else from `generator`. Penalties draw nothing, and with a
     coefficient of 0 rewards are the model's own: such a rollout is that without a penalty, bit for bit. A penalty that
     needs the members' spread is not asked then, since asking takes another way through the model.
+
+    With an `outside_value` a step that the penalty calls outside is the last of its rollout: its row is terminal, and its
+    reward includes that value for all that would have followed.
     """
     starts = len(start_obs)
     if horizon < 1 or starts == 0:
@@ -114,6 +118,8 @@ def imagine(
         weight, below = _penalties(penalty, obs, action, step)
         reward = step.reward if coefficient == 0.0 else step.reward - coefficient * weight
         ended = termination(step.next_obs)
+        if outside_value is not None and coefficient != 0.0:
+            reward, ended = torch.where(below, reward + outside_value, reward), ended | below
         fields: Fields = (
             obs,
             action,

@@ -107,6 +107,15 @@ def test_a_penalty_makes_rewards_smaller_by_its_coefficient():
     assert penalty.asked == 2 and found.below.tolist() == [True, False, False, False, False, False]
 
 
+def test_outside_may_be_the_end_and_is_worth_what_one_says():
+    """Of three starts one is outside: its row ends there, and its reward holds the rest; the others go on."""
+    found = imagine(Counting(), act, START, 2, NeverEnds(), *seeds(0, 1), Constant(), 0.25, -7.0)
+    assert found.start.tolist() == [0, 1, 2, 1, 2] and found.terminated.tolist() == [1, 0, 0, 0, 0]
+    torch.testing.assert_close(found.reward - found.raw_reward, torch.tensor([-7.5, -0.5, -0.5, -0.5, -0.5]))
+    free = imagine(Counting(), act, START, 2, NeverEnds(), *seeds(0, 1), Constant(), 0.0, -7.0)
+    assert not free.terminated.any() and torch.equal(free.reward, free.raw_reward)
+
+
 def test_the_spread_is_computed_only_where_it_is_used():
     for penalty, coefficient, spread in (
         (None, 1.0, False),
