@@ -134,7 +134,7 @@ class FQE(RLModule):
 
     def report(self, data: Any) -> dict[str, Any]:
         """Values of the observations that episodes start with: of all episodes, and of the held-out ones."""
-        rows = first_rows(data.dataset.episode)
+        rows = first_rows(data.dataset.recording)
         values = self.values(data.dataset.obs[rows])
         held_out = torch.isin(rows, data.holdout_rows().index.cpu())
         found = {"gamma": self.gamma, **_estimate(values)}

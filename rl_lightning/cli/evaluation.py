@@ -12,6 +12,7 @@ from rl_lightning.cli.options import OWN_SWITCHES
 from rl_lightning.cli.results import note_result
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.experiments.runs import Run, now, resolve, write_json
+from rl_lightning.pipeline.moved import at_home
 
 if TYPE_CHECKING:
     from rl_lightning.cli.lightning import RLCLI
@@ -222,7 +223,8 @@ def load(parsed: Parsed, which: str, episodes: int | None) -> Agent:
         check_imports(run.read(), parsed)
         checkpoint = run.checkpoint(parsed.get("checkpoint") or which)
     base = [str(run.config_file)] if run is not None else []
-    cli = parse_config(compose([*base, *parsed.all("config")]), parsed)
+    config = compose([*base, *parsed.all("config")])
+    cli = parse_config(config if run is None else at_home(config, run.folder), parsed)
     given = parsed.integer("episodes", episodes or 0, least=1) if parsed.get("episodes") or episodes else 0
     if given:
         cli.config.run.eval_episodes = given

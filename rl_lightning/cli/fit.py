@@ -83,7 +83,9 @@ def resume(words: list[str]) -> int:
 
         return resume_pipeline(run, config, parsed)
     run.checkpoint(parsed.get("checkpoint") or "last")
-    cli = parse_config(config, parsed)
+    from rl_lightning.pipeline.moved import at_home
+
+    cli = parse_config(at_home(config, run.folder), parsed)
     tell_changes(run, cli.plain(), parsed.has("reset_lr"))
     from rl_lightning.cli.start import newest, start_from
 

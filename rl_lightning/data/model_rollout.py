@@ -11,9 +11,9 @@ from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.offline import OfflineData, reward_spread
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.termination import Termination, termination_for
-from rl_lightning.errors import ConfigError
+from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.models.penalties import NoPenalty, Penalty
-from rl_lightning.models.provided import load_provided
+from rl_lightning.models.provided import fingerprint, load_provided
 from rl_lightning.rollout.exploitation import promised, received
 from rl_lightning.rollout.imagine import Imagined, imagine
 from rl_lightning.rollout.phases import Hook, Phase
@@ -102,6 +102,8 @@ class ModelRolloutData(OfflineData):
         super().setup(stage)
         self.dynamics: Any = load_provided(self.product, "dynamics")
         self.penalty.setup()
+        loaded = {"dynamics": (self.product, self.dynamics), "density": self.penalty.product()}
+        self.products = [(name, at[0], fingerprint(at[1])) for name, at in loaded.items() if at is not None]
         self.explore, self.noise = self.generator("explore"), self.generator("imagine")
         self.unit = reward_spread(self.train_rows()) if self.penalty_unit == "reward_std" else 1.0
         self.model_rows = RingBuffer(self.spec, 1, self.starts * self.horizon * self.retain)
@@ -195,6 +197,7 @@ class ModelRolloutData(OfflineData):
         generators = {"explore": self.explore.get_state(), "noise": self.noise.get_state()}
         return super().save(store) | {
             **generators,
+            "products": {name: digest for name, _, digest in self.products},
             "rolled_at": self.rolled_at,
             "measured": dict(self.measured),
             "imagined": self.model_rows.save(store.part("imagined")),
@@ -202,6 +205,13 @@ class ModelRolloutData(OfflineData):
 
     def load(self, state: dict[str, Any], store: SegmentStore) -> None:
         super().load(state, store)
+        for name, path, digest in self.products:
+            begun = state.get("products", {}).get(name, digest)
+            if begun != digest:
+                raise ResumeError(
+                    f"{path}: is not the {name} that the run began with (sha256 {digest[:12]}, was {begun[:12]}): "
+                    "an exact resume needs the same product"
+                )
         self.explore.set_state(state["explore"])
         self.noise.set_state(state["noise"])
         self.rolled_at, self.measured = state["rolled_at"], dict(state["measured"])

@@ -89,7 +89,7 @@ class OfflineData(RLData):
         flat = [rows.obs, rows.action, reward, rows.terminated, rows.truncated, rows.next_obs]
         self.widths = [column.reshape(len(reward), -1).shape[1] for column in flat]
         self.rows = torch.cat([column.reshape(len(reward), -1).float() for column in flat], 1)
-        self.train_index, self.holdout_index = self._split(rows.episode)
+        self.train_index, self.holdout_index = self._split(rows.recording)
         if self.bootstrap:
             own = torch.Generator().manual_seed(derive(self.seed, "bootstrap"))
             shape = (self.bootstrap, len(self.train_index))
@@ -170,7 +170,7 @@ class OfflineData(RLData):
 
     def start_rows(self) -> Tensor:
         """First observations of all episodes."""
-        episode = self.dataset.episode
+        episode = self.dataset.recording
         first = torch.ones(len(episode), dtype=torch.bool)
         first[1:] = episode[1:] != episode[:-1]
         return self.dataset.obs[first]

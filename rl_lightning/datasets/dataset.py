@@ -27,6 +27,9 @@ class Dataset(NamedTuple):
     about: dict[str, Any]  # how it was made, and what was done to it while reading
     reference: Reference | None  # what normalised scores are measured by
     sha256: str  # of the file
+    recording: (
+        Tensor  # [N] int64: the episode itself, or that which it was part of before rows were taken out
+    )
 
     @property
     def rows(self) -> int:

@@ -9,6 +9,9 @@ import numpy as np
 from rl_lightning.datasets.raw import Array, Raw, first_bad
 from rl_lightning.errors import DataError
 
+RECORDED = (
+    "recorded_episode"  # in infos/: the episode that a row was recorded in, where rows were taken out since
+)
 STEPS = 1000  # where a file without `timeouts` is cut, unless it says otherwise
 
 
@@ -107,10 +110,15 @@ def assemble(raw: Raw, keep_terminals: bool = False) -> EpisodeRows:
 
 
 def without(raw: Raw, bad: Array) -> Raw:
-    """The same file without some rows. The row before a gap is a cut, so that nothing is joined across it."""
+    """The same file without some rows. The row before a gap is a cut, so that nothing is joined across it.
+
+    What is left of an episode then counts as several; `infos/recorded_episode` keeps which of them belong together.
+    """
     if bad.all():
         raise DataError(f"{raw.where}: no row is left")
     truncated, _ = timeouts_of(raw)
+    whole = number(ends_of(raw.arrays["terminals"], truncated))
+    infos = {RECORDED: whole, **raw.infos}
     truncated = truncated.copy()
     before = np.flatnonzero(bad[1:] & ~bad[:-1])
     truncated[before] |= ~raw.arrays["terminals"][before]
@@ -118,7 +126,7 @@ def without(raw: Raw, bad: Array) -> Raw:
     keep = ~bad
     return raw._replace(
         arrays={key: array[keep] for key, array in arrays.items()},
-        infos={key: array[keep] for key, array in raw.infos.items()},
+        infos={key: array[keep] for key, array in infos.items()},
     )
 
 

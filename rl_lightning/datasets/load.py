@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from rl_lightning.datasets.dataset import Dataset
-from rl_lightning.datasets.episodes import assemble
+from rl_lightning.datasets.episodes import RECORDED, EpisodeRows, assemble
 from rl_lightning.datasets.formats import read_file
 from rl_lightning.datasets.hdf5 import peek_hdf5
 from rl_lightning.datasets.minari_reader import minari_digest, minari_folder, read_metadata, read_minari
@@ -41,7 +41,15 @@ def load_dataset(name: str, keep_terminals: bool = False) -> Dataset:
         about = raw.metadata | {f"read/{key}": note for key, note in rows.notes.items()}
         tensors = [torch.from_numpy(array) for array in rows[:-1]]
         known = (about, reference_of(source, raw.metadata), digest.result())
-        return Dataset._make((name, spec_of(raw), *tensors, *known))
+        return Dataset._make((name, spec_of(raw), *tensors, *known, recording_of(raw, rows)))
+
+
+def recording_of(raw: Raw, rows: EpisodeRows) -> torch.Tensor:
+    """Which rows were recorded in one episode: they are held out together, or not at all."""
+    known = raw.infos.get(RECORDED)
+    if known is None or known.shape != rows.episode.shape or known.dtype.kind not in "iu":
+        return torch.from_numpy(rows.episode)
+    return torch.from_numpy(known.astype(np.int64))
 
 
 def peek(name: str) -> tuple[EnvSpec, dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl_lightning.datasets.episodes import without
+from rl_lightning.datasets.episodes import RECORDED, without
 from rl_lightning.datasets.raw import Raw
 from rl_lightning.errors import DataError
 
@@ -79,8 +79,10 @@ def make_sparse(raw: Raw, rows: int, generator: np.random.Generator) -> tuple[Ra
     extra = np.arange(len(raw.arrays["rewards"])) >= rows
     raw = without(raw, extra) if extra.any() else raw
     told = {
+        "recorded_episodes": len(np.unique(raw.infos[RECORDED])),
         "sparse": f"of rows with a reward above {limit:.6g} (percentile {SPARSE_PERCENTILE:g}) a random "
-        f"{SPARSE_KEEP:.0%} were kept; the row before each gap is a timeout; mean_return is that of the whole episodes",
+        f"{SPARSE_KEEP:.0%} were kept; the row before each gap is a timeout, infos/{RECORDED} says what belongs "
+        "together; mean_return is that of the whole episodes",
         "sparse_percentile": SPARSE_PERCENTILE,
         "sparse_keep": SPARSE_KEEP,
         "sparse_reward": limit,

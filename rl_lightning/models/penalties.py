@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Literal, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import density as weigh
@@ -32,6 +32,10 @@ class Penalty(ABC):
 
     def setup(self) -> None:  # noqa: B027  (most need nothing)
         """Loads what earlier stages left; called once, before the first step."""
+
+    def product(self) -> tuple[str, nn.Module] | None:
+        """Path of the product that `setup` loaded, and what came of it; None for a penalty that loads nothing."""
+        return None
 
     @abstractmethod
     def __call__(self, obs: Tensor, action: Tensor, step: ModelOutcome) -> tuple[Tensor, Tensor]:
@@ -95,6 +99,9 @@ class DensityPenalty(Penalty):
         """Takes a density that is ready, instead of one from a product."""
         density.threshold(self.percentile)  # says so now if it was never calibrated
         self.model = density
+
+    def product(self) -> tuple[str, nn.Module] | None:
+        return None if self.model is None else (self.density, self.model)
 
     @abstractmethod
     def weigh(self, u: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import pickle
@@ -47,6 +48,15 @@ def load_provided(path: str | Path, name: str) -> nn.Module:
         line = (str(error).splitlines()[1:2] or [str(error)])[0].strip()
         raise ResumeError(f"{place}: its {name} does not fit {described.class_path}\n{line[:200]}") from None
     return model.eval().requires_grad_(False)
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Of a module's weights: tells whether a product is the one that a run was begun with."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _product(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

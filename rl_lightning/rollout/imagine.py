@@ -101,8 +101,8 @@ def imagine(
     coefficient of 0 rewards are the model's own: such a rollout is that without a penalty, bit for bit. A penalty that
     needs the members' spread is not asked then, since asking takes another way through the model.
 
-    With an `outside_value` a step that the penalty calls outside is the last of its rollout: its row is terminal, and its
-    reward includes that value for all that would have followed.
+    With an `outside_value` a step that the penalty calls outside is the last of its rollout: its row is terminal, and
+    its reward includes that value for all that would have followed.
     """
     starts = len(start_obs)
     if horizon < 1 or starts == 0:

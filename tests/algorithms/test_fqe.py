@@ -33,7 +33,7 @@ def chain(ends: bool):
 
 def data_of(batch, held_out):
     episode = torch.arange(len(batch.reward)) // LENGTH
-    dataset = SimpleNamespace(episode=episode, obs=batch.obs)
+    dataset = SimpleNamespace(recording=episode, obs=batch.obs)
     rows_of = type(batch)(*(None if field is None else field[held_out] for field in batch))
     return SimpleNamespace(dataset=dataset, holdout_rows=lambda: rows_of)
 

@@ -53,10 +53,10 @@ def policy_product(folder: Path) -> str:
     return str(folder)
 
 
-def dynamics_product(folder: Path) -> str:
+def dynamics_product(folder: Path, seed: int = 0) -> str:
     """The product of a stage that provides a (very poor) model."""
     folder.mkdir()
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     net = EnsembleDynamics(1, 1, 3, 2, [8])
     save_file(net.state_dict(), folder / "weights.safetensors")
     part = {

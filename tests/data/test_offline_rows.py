@@ -6,11 +6,14 @@ import pytest
 import torch
 from contracts.offline_cases import FOLDER, dynamics_product, target_file
 
+from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.model_rollout import ModelRolloutData
 from rl_lightning.data.offline import OfflineData
 from rl_lightning.envs.termination import NeverEnds
 from rl_lightning.errors import ConfigError, DataError, ResumeError
-from rl_lightning.models.penalties import NoPenalty, Penalty
+from rl_lightning.models.density import RealNVP
+from rl_lightning.models.density.calibrated import CalibratedDensity
+from rl_lightning.models.penalties import NoPenalty, Penalty, TanhPenalty
 from rl_lightning.rollout.schedule import RunConfig
 
 FILE = target_file(FOLDER / "rows.npz")
@@ -94,6 +97,29 @@ def test_a_changed_file_is_not_resumed():
     state = data.save(None)
     with pytest.raises(ResumeError, match="has changed"):
         data.load({**state, "sha256": "0" * 64}, None)
+
+
+def test_another_model_than_the_run_began_with_is_not_resumed(tmp_path):
+    state = imagined().save(SegmentStore(tmp_path))
+    imagined().load(state, SegmentStore(tmp_path))
+    other = dynamics_product(tmp_path / "other", seed=1)
+    with pytest.raises(ResumeError, match="other: is not the dynamics that the run began with"):
+        imagined(dynamics=other).load(state, SegmentStore(tmp_path))
+
+
+def test_another_density_than_the_run_began_with_is_not_resumed(tmp_path):
+    def given(seed):
+        torch.manual_seed(seed)
+        density = CalibratedDensity(RealNVP(couplings=2, hidden=[8]).spec(), 1, 1)
+        density.calibrate(torch.randn(200, 2))
+        penalty = TanhPenalty("made/here")
+        penalty.use(density)
+        return imagined(penalty=penalty)
+
+    state = given(0).save(SegmentStore(tmp_path))
+    given(0).load(state, SegmentStore(tmp_path))
+    with pytest.raises(ResumeError, match="made/here: is not the density"):
+        given(1).load(state, SegmentStore(tmp_path))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])

@@ -14,6 +14,7 @@ from rl_lightning.datasets.recipes import LocalRecipe, make_sparse, parse_recipe
 from rl_lightning.datasets.replay import replay_rows
 from rl_lightning.errors import DataError
 from rl_lightning.networks.mlp import MLP
+from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.types import EnvSpec, Steps
 
 SPEC = EnvSpec("Some-v0", (3,), action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
@@ -155,3 +156,26 @@ def test_sparse_thins_out_high_rewards():
     jumps = (raw.arrays["next_observations"][:-1] != raw.arrays["observations"][1:]).any(1)
     assert not (jumps & ~ends).any()  # nothing is joined across a gap
     assert 1000 <= sparse_rows(1000) * 0.73 <= 1030
+    whole = raw.infos["recorded_episode"]  # fragments of one episode keep its number
+    assert told["recorded_episodes"] == len(np.unique(whole)) <= 40 < ends.sum()
+    assert (np.diff(whole) >= 0).all() and (np.bincount(whole) <= 50).all()
+
+
+def test_fragments_of_one_episode_are_held_out_together(tmp_path):
+    from data_files import make_rows
+
+    from rl_lightning.data.offline import OfflineData
+    from rl_lightning.datasets import load_dataset
+    from rl_lightning.datasets.hdf5 import write_hdf5
+    from rl_lightning.datasets.raw import Raw
+
+    raw, _ = make_sparse(Raw("", make_rows([50] * 40, [False] * 40)), 1000, np.random.default_rng(0))
+    path = write_hdf5(tmp_path / "sparse.hdf5", raw)
+    rows = load_dataset(str(path))
+    assert rows.episodes > 100 and len(rows.recording.unique()) <= 40
+    data = OfflineData(str(path), holdout=0.3)
+    data.configure(RunConfig(updates=1), 0)
+    train, held = data._split(rows.recording)
+    assert len(held) and not set(rows.recording[train].tolist()) & set(rows.recording[held].tolist())
+    whole = load_dataset(str(write_hdf5(tmp_path / "whole.hdf5", Raw("", make_rows([5, 7], [False] * 2)))))
+    assert torch.equal(whole.recording, whole.episode)
