@@ -4,8 +4,9 @@
     python benchmarks/imagining.py --quick        does it run?
 
 Rows: an epoch of 778 batches of 256 on 200,000 rows (bar 1.15 times as fast in fp32, held-out error unchanged); a
-rollout of 50,000 starts x 5 steps at Hopper's sizes, one elite per row (bar 8 times) and all elites with MOPO's
-penalty (bar 2 times). The peer is a timing peer, see offlinerl_kit_worker.py.
+rollout of 50,000 starts x 5 steps at Hopper's sizes, one elite per row (bar 8 times), all elites with MOPO's penalty
+(bar 2 times), one elite with a RealNVP's penalty (bar 3 times GORMPO's manner); and gathering a block of recorded and
+imagined rows, as a share of the updates made of it (bar 5 %). The peer is a timing peer, see offlinerl_kit_worker.py.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from run import ROUNDS, gemm, has_bf16, play, worker
 GFLOP = 2e-9 * (
     (settings.OBS + settings.ACTION) * 200 + 3 * 200 * 200 + 200 * 2 * (settings.OBS + 1)
 )  # of one row through one member
+
+OURS = ("train", "imagine", "imagine-all", "imagine-flow", "mixed", "train-bf16")
 
 
 def train(batches: int, precision: str) -> dict[str, float]:
@@ -88,19 +91,77 @@ class Deviation:
         return step.spread, torch.zeros_like(step.spread, dtype=torch.bool)
 
 
+def flow() -> Any:
+    """GORMPO's penalty by a RealNVP of its sizes; what it is calibrated on does not change what it costs."""
+    from rl_lightning.models.density import RealNVP
+    from rl_lightning.models.density.calibrated import CalibratedDensity
+    from rl_lightning.models.penalties import TanhPenalty
+
+    recipe = RealNVP(couplings=settings.COUPLINGS, hidden=[settings.FLOW_HIDDEN] * 2)
+    density = CalibratedDensity(recipe.spec(), settings.OBS, settings.ACTION)
+    density.calibrate(torch.randn(1000, settings.OBS + settings.ACTION))
+    penalty = TanhPenalty("none")
+    penalty.use(density.eval())
+    return penalty
+
+
+def mixed(quick: bool) -> dict[str, float]:
+    """Seconds to gather the blocks of a stretch and to learn from them: SAC's usual sizes on half a million rows."""
+    from types import SimpleNamespace
+
+    from rl_lightning.algorithms.module import pick
+    from rl_lightning.algorithms.sac import SAC
+    from rl_lightning.buffers.ring import RingBuffer
+    from rl_lightning.data.model_rollout import ModelRolloutData
+    from rl_lightning.types import EnvSpec
+
+    spec = EnvSpec("Hopper-v5", (settings.OBS,), action_shape=(settings.ACTION,))
+    widths = [settings.OBS, settings.ACTION, 1, 1, 1, settings.OBS]
+    data: Any = ModelRolloutData.__new__(ModelRolloutData)  # its sampling alone, on rows made up here
+    agent = SAC(spec)
+    data.__dict__ |= {
+        "spec": spec,
+        "widths": widths,
+        "rows": torch.randn(settings.ROWS, sum(widths)),
+        "train_index": torch.arange(settings.ROWS),
+        "draw": torch.Generator().manual_seed(0),
+        "bootstrap": 0,
+        "batch_size": settings.BATCH,
+        "real_fraction": 0.05,
+        "model_rows": RingBuffer(spec, 1, 2 * settings.ROWS),
+        "trainer": SimpleNamespace(lightning_module=agent),
+    }
+    data.model_rows.push(torch.randn(2 * settings.ROWS, sum(widths)))
+    optimizers = agent.configure_optimizers()
+    agent.raw_optimizers = lambda: optimizers  # type: ignore[method-assign]
+    gathering = learning = 0.0
+    for _ in range(2 if quick else 20):
+        begin = time.perf_counter()
+        block = data.sample(50)
+        gathered = time.perf_counter()
+        for number in range(50):
+            agent.update(pick(block, number))
+        gathering += gathered - begin
+        learning += time.perf_counter() - gathered
+    return {"seconds": gathering, "share": gathering / (gathering + learning)}
+
+
 def ours(what: str, quick: bool) -> dict[str, float]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    if what == "mixed":
+        return mixed(quick)
     if what.startswith("train"):
         return train(settings.QUICK_BATCHES if quick else settings.BATCHES, what.removeprefix("train-"))
     starts = settings.QUICK_STARTS if quick else settings.STARTS
-    return roll(starts, Deviation() if what == "imagine-all" else None)
+    penalties = {"imagine-all": Deviation, "imagine-flow": flow}
+    return roll(starts, penalties[what]() if what in penalties else None)
 
 
 def compare(size: str, rounds: int) -> None:
-    names = ["train", "imagine", "imagine-all", *(["train-bf16"] if has_bf16() else [])]
+    names = [name for name in OURS if name != "train-bf16" or has_bf16()]
     commands = {name: worker(sys.executable, "imagining.py", "--ours", name, *_quick(size)) for name in names}
-    for name in ("train", "imagine"):
+    for name in ("train", "imagine", "imagine-flow"):
         commands[f"peer {name}"] = worker(sys.executable, "offlinerl_kit_worker.py", name, size)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in commands}
     for _ in range(rounds):
@@ -109,11 +170,14 @@ def compare(size: str, rounds: int) -> None:
             if result is not None:
                 found[name].append(result)
                 print(f"  {name}: {result['seconds']:.2f} s", file=sys.stderr)
-    bars = {"train": 1.15, "imagine": 8.0, "imagine-all": 2.0, "train-bf16": None}
+    bars = {"train": 1.15, "imagine": 8.0, "imagine-all": 2.0, "imagine-flow": 3.0, "train-bf16": None}
     for name, bar in bars.items():
-        peer = found[f"peer {name.split('-')[0]}"]
+        peer = found.get(f"peer {name}") or found[f"peer {name.split('-')[0]}"]
         if found.get(name) and peer:
             told(name, found[name], peer, bar)
+    if found["mixed"]:
+        share = statistics.median(result["share"] for result in found["mixed"])
+        print(f"mixed: gathering recorded and imagined rows is {share:.1%} of an update (bar 5 %)")
     rate = gemm()["fp32"]
     whole = 3 * settings.MEMBERS * settings.BATCH * settings.BATCHES * GFLOP / rate
     print(f"products of an epoch at {rate:.0f} GFLOP/s: {whole:.1f} s; load average {machine.load():.1f}")
@@ -138,9 +202,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="small sizes and one round")
-    parser.add_argument(
-        "--ours", choices=["train", "train-bf16", "imagine", "imagine-all"], help="one figure, as JSON"
-    )
+    parser.add_argument("--ours", choices=OURS, help="one figure, as JSON")
     options = parser.parse_args()
     if options.ours:
         print(json.dumps(ours(options.ours, options.quick)))
