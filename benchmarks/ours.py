@@ -32,6 +32,8 @@ from rl_lightning.networks.mlp import MLP
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.seeding import seed_globals
 
+LOG_EVERY = 500  # as in a run of 100,000 steps; a run of 2,500 would by itself write metrics every 12
+
 
 def build(rule: str) -> tuple[RLData, RLModule]:
     """Data and module at the shared settings."""
@@ -69,7 +71,7 @@ def fit(rule: str, steps: int, watch: Callback, precision: str = "32-true") -> N
     """Trains with the loggers and callbacks of every run; `watch` sees each block last."""
     data, model = build(rule)
     data.configure(RunConfig(env_steps=steps), 0)
-    log = LogConfig()
+    log = LogConfig(every=LOG_EVERY)
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(
             max_epochs=-1,

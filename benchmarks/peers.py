@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SHARED = ["torch>=2.10,<2.14", "gymnasium[classic-control]", "mujoco>=3.17,<4"]
+SHARED = ["torch>=2.10,<2.14", "gymnasium[classic-control,mujoco]", "mujoco>=3.17,<4"]
 PEERS = {
     "sb3": [*SHARED, "stable-baselines3"],
     "sheeprl": [*SHARED, "sheeprl"],
