@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,9 +136,10 @@ class RLModule(LightningModule):
 
     def _learn_between(self, block: Block, rule: Any, data: Any) -> None:
         """Of a block whose batches are not there yet: each is collected and drawn when the one before was learned."""
+        mixed = torch.is_autocast_enabled(self.device.type)  # entering a context costs more than asking
         for _ in range(block.updates):
             interrupt.poll()
-            with torch.autocast(self.device.type, enabled=False):
+            with torch.autocast(self.device.type, enabled=False) if mixed else nullcontext():
                 batch = block.batch()
             batch = self.transfer_batch_to_device(batch, self.device, 0)
             metrics = rule(batch)

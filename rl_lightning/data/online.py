@@ -128,8 +128,7 @@ class OnlineData(EnvData):
         self.schedule.begin_block()
         self.agent.progress = self.schedule.progress
         self.buffer.add(self.collect(self.agent.player(), self._turn(prefill=False)))
-        drawn: list[Any] = [None if field is None else field[0] for field in self.sample(1)]
-        return Transitions(*drawn)
+        return self._draw(self.batch_size, "replay")
 
     def _one_each(self) -> bool:
         """Every turn is followed by one update, and none is owed: several turns then fit into one block."""
@@ -156,12 +155,14 @@ class OnlineData(EnvData):
 
     def sample(self, updates: int, name: str = "replay") -> Transitions:
         """One gather for the whole block, as [U, B, ...]."""
+        rows, shape = self._draw(updates * self.batch_size, name), (updates, self.batch_size)
+        return rows._replace(**{k: v.unflatten(0, shape) for k, v in rows._asdict().items() if v is not None})
+
+    def _draw(self, count: int, name: str) -> Transitions:
         buffer, agent = self.named(name), self.agent
         buffer.progress = self.schedule.progress
         self.sampled = name
-        rows = buffer.sample(updates * self.batch_size, self.draw, agent.n_step, agent.gamma)
-        shape = (updates, self.batch_size)
-        return rows._replace(**{k: v.unflatten(0, shape) for k, v in rows._asdict().items() if v is not None})
+        return buffer.sample(count, self.draw, agent.n_step, agent.gamma)
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         return super().save(store) | {

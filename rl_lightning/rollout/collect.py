@@ -55,7 +55,8 @@ class Collector:
         ends: list[tuple[int, int, np.ndarray]] = []
         current, carry = self.obs, self.carry
         first: np.ndarray | None = self.is_first  # None where no episode begins
-        seen = torch.from_numpy(obs).unbind()  # all views in one call
+        # All views in one call; unbinding costs more than making the only one.
+        seen = torch.from_numpy(obs).unbind() if steps > 1 else (torch.from_numpy(obs[0]),)
         legal = None if mask is None else torch.from_numpy(mask).unbind()
         with torch.no_grad():
             for t in range(steps):
