@@ -5,12 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -239,71 +236,3 @@ def test_tensorboard_stays_on_this_machine(rl: Rl, workdir: Path, monkeypatch: p
     (command,) = heard
     assert command[command.index("--host") + 1] == "127.0.0.1" and command[-1] == "7007"
     assert rl("tensorboard", "--host", "0.0.0.0").code == 2
-
-
-@pytest.fixture
-def postgres():
-    """A real server on loopback, in a folder of its own."""
-    found = shutil.which("initdb") or next(
-        iter(sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb")))), None
-    )
-    if found is None:
-        pytest.skip("PostgreSQL's binaries (initdb) are not installed")
-    pytest.importorskip(
-        "psycopg", reason="the driver psycopg is not installed: pip install 'psycopg[binary]'"
-    )
-    tools, data = (
-        Path(found).resolve().parent,
-        Path(tempfile.mkdtemp(prefix="rl-pg-")),
-    )  # short, and not only ours
-    user = [] if os.getuid() else ["runuser", "-u", "postgres", "--"]
-    if user and subprocess.run([*user, "true"], capture_output=True).returncode:
-        pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
-    if user:
-        shutil.chown(data, "postgres")
-    subprocess.run(
-        [*user, tools / "initdb", "-D", data / "db", "-U", "me", "-A", "trust"],
-        check=True,
-        capture_output=True,
-    )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen(
-        [*user, tools / "postgres", "-D", data / "db", "-p", str(port), "-c", "listen_addresses=127.0.0.1",
-         "-k", data], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    ready = [tools / "pg_isready", "-h", "127.0.0.1", "-p", str(port)]
-    wait_for(lambda: subprocess.run(ready, capture_output=True).returncode == 0, 30)
-    yield f"postgresql+psycopg://me@127.0.0.1:{port}/postgres"
-    server.terminate()
-    server.wait(timeout=30)
-    shutil.rmtree(data, ignore_errors=True)
-
-
-@pytest.mark.slow  # workers that create one study at the same moment may both enqueue it; none runs twice
-def test_two_workers_on_a_postgresql_study(postgres: str, workdir: Path, tmp_path: Path) -> None:
-    """Without a folder in common, as two machines have none: the server alone keeps them apart."""
-    helpers = ROOT / "tests/experiments/sweep"
-    entries = {"base_config": "x", "grid": {"model.lr": [float(i) for i in range(1, 9)]}, "storage": postgres}
-    (workdir / "pg.yaml").write_text(yaml.safe_dump({**entries, "parallel_jobs": 2}))
-    both = []
-    for machine in ("one", "two"):
-        (tmp_path / machine).mkdir()
-        environment = {**os.environ, "RL_LOGS": str(tmp_path / machine)}
-        both.append(
-            subprocess.Popen([sys.executable, helpers / "drive.py", "pg.yaml"], cwd=workdir, env=environment)
-        )
-    assert [process.wait(timeout=120) for process in both] == [0, 0]
-    starts = [
-        line for m in ("one", "two") if (tmp_path / m / "starts.txt").exists()
-        for line in (tmp_path / m / "starts.txt").read_text().splitlines()
-    ]  # fmt: skip
-    assert len(starts) == len(set(starts)) == 8
-    import optuna
-
-    (study,) = optuna.get_all_study_summaries(postgres)
-    states = [
-        trial.state.name for trial in optuna.load_study(study_name=study.study_name, storage=postgres).trials
-    ]
-    assert states == ["COMPLETE"] * 8

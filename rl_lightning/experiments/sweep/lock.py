@@ -27,6 +27,29 @@ def locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextlib.contextmanager
+def locked_on_server(engine: Any, name: str) -> Iterator[None]:
+    """The same for all machines that reach a database server.
+
+    A row that is inserted and never committed: whoever inserts its twin waits until this transaction ends, and the
+    server ends that of a process that dies or falls silent.
+
+    Args:
+        engine: SQLAlchemy's, with a pool of two connections or more: what happens inside needs another one.
+        name: Of the study that is locked.
+    """
+    from sqlalchemy import MetaData, Table, text
+
+    studies = Table(
+        "studies", MetaData(), autoload_with=engine
+    )  # names are unique there, and it refers to none
+    with engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{int(GRACE)}s'"))
+        connection.execute(studies.insert().values(study_name=f"{name} (lock)"))
+        yield  # closing the connection rolls back
+
+
 def myself() -> dict[str, Any]:
     """This process, so that another one can tell whether it still lives."""
     process = psutil.Process()

@@ -1,8 +1,7 @@
 """The trials of a sweep in an Optuna study: each is claimed once, finished once, and taken over if its worker dies.
 
 All trials are made when the sweep begins and wait in the study, each with its `slot`; so their number never hangs on
-who asks first. SQLite does not lock rows, so processes on one folder take turns by a lock on it; a database server
-locks rows itself, and there a take-over waits a moment to see whether it is the only one.
+who asks first. Workers take turns where they meet: by a lock on a file, or by one that the database server keeps.
 """
 
 from __future__ import annotations
@@ -10,18 +9,17 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-import uuid
 import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.experiments.sweep.definition import SweepDefinition
-from rl_lightning.experiments.sweep.lock import locked, lost, myself, same
+from rl_lightning.experiments.sweep.lock import locked, locked_on_server, lost, myself, same
 from rl_lightning.experiments.sweep.space import decode, encode
 
-SETTLE = 1.0  # seconds in which two that take over one trial notice each other
 BEAT = 30.0
 
 
@@ -93,17 +91,29 @@ class TrialLedger:
     def __init__(self, definition: SweepDefinition, folder: Path) -> None:
         self.optuna = optuna_module()
         self.definition, self.folder = definition, folder
-        self.local = definition.storage in ("sqlite", "journal") or definition.storage.startswith("sqlite:")
+        self.local = definition.storage == "journal" or definition.storage.startswith("sqlite")
         self._me = myself()
-        with locked(self.lock):  # two processes must not make the tables at once
+        with locked(self._lock_file()):  # two processes must not make the tables at once
             self.storage = self._open_storage()
             self.study = self._patiently(self._open_study)
+        self._patiently(self._begin)
+
+    def _lock_file(self) -> Path:
+        """Beside a database file that several folders may share; else in the sweep's folder."""
+        file = re.match(r"sqlite[^:]*:///([^?]+)", self.definition.storage)
+        return Path(f"{file.group(1)}.lock") if file else self.folder / ".lock"
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Inside, no other worker of this sweep claims, takes over or makes trials."""
+        if self.local:
+            return locked(self._lock_file())
+        return locked_on_server(self.storage.engine, self.definition.name)
+
+    def _begin(self) -> None:
+        """Whoever comes first makes the trials; all others find them made."""
+        with self._turn():
             self._check_identity()
             self._fill()
-
-    @property
-    def lock(self) -> Path:
-        return self.folder / ".lock"
 
     def _open_storage(self) -> Any:
         storages, place = self.optuna.storages, self.definition.storage
@@ -200,7 +210,7 @@ class TrialLedger:
     def claim(self) -> SweepTrial | None:
         """The next trial that nobody works on, now ours; None if there is none."""
         running = self.optuna.trial.TrialState.RUNNING
-        with locked(self.lock):
+        with self._turn():
             self._recover()
             for frozen in self._trials("waiting"):
                 try:
@@ -222,19 +232,8 @@ class TrialLedger:
         waiting = self.optuna.trial.TrialState.WAITING
         for frozen in self._trials("running"):
             owner = frozen.user_attrs.get("owner")
-            if same(owner, self._me) or not lost(owner):
-                continue
-            if self.local or self._alone(frozen):
+            if not same(owner, self._me) and lost(owner):
                 self.storage.set_trial_state_values(frozen._trial_id, state=waiting)
-
-    def _alone(self, frozen: Any) -> bool:
-        """Whether nobody else takes this trial over, or took it, in the same moment."""
-        token = uuid.uuid4().hex
-        self.storage.set_trial_user_attr(frozen._trial_id, "heir", token)
-        time.sleep(SETTLE)
-        now = self.storage.get_trial(frozen._trial_id)
-        unchanged = now.user_attrs.get("owner") == frozen.user_attrs.get("owner")
-        return unchanged and now.state.name == "RUNNING" and now.user_attrs.get("heir") == token
 
     def beat(self, trial: SweepTrial) -> None:
         """A sign of life, for other machines."""
@@ -242,7 +241,7 @@ class TrialLedger:
 
     def release(self, trial: SweepTrial) -> None:
         """Leaves a trial for whoever goes on with the sweep; its runs have saved where they are."""
-        with locked(self.lock):
+        with self._turn():
             self.storage.set_trial_state_values(
                 trial.handle._trial_id, state=self.optuna.trial.TrialState.WAITING
             )
@@ -276,7 +275,7 @@ class TrialLedger:
             params={key: decode(value) for key, value in frozen.params.items()},
             score=frozen.value if state == "complete" else None,
             feasible=all(amount <= 0 for amount in frozen.constraints.values()),
-            about={k: v for k, v in frozen.user_attrs.items() if k not in ("slot", "owner", "heir")},
+            about={k: v for k, v in frozen.user_attrs.items() if k not in ("slot", "owner")},
             seconds=(ended - begun).total_seconds() if begun and ended else None,
         )
 

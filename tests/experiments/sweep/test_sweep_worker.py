@@ -198,17 +198,12 @@ def test_a_trial_of_a_silent_machine_is_taken_over(monkeypatch):
     assert ledger.rows()[0].score == 1.0
 
 
-def test_a_server_without_our_lock_settles_who_takes_over(monkeypatch):
-    from rl_lightning.experiments.sweep import study
-
-    monkeypatch.setattr(study, "SETTLE", 0.05)
-    ledger = TrialLedger(read_definition(yaml.safe_load(define().read_text()), "s"), Path("logs/s"))
-    ledger.local = False
-    trial = ledger.claim()
-    trial.handle.set_user_attr("owner", {"host": "elsewhere", "pid": 1, "born": 0.0, "beat": 0.0})
-    assert ledger.claim().slot == 0
-    (frozen,) = [t for t in ledger._trials() if t.user_attrs["slot"] == 1]
-    assert not ledger._alone(frozen), "it waits, so there is nothing to take over"
+def test_folders_that_share_a_database_file_take_turns_at_it():
+    define(storage=f"sqlite:///{Path('shared.db').resolve()}")
+    definition = read_definition(yaml.safe_load(Path("s.yaml").read_text()), "s")
+    one, two = (TrialLedger(definition, Path(f"logs/{name}")) for name in ("one", "two"))
+    assert [one.claim().slot, two.claim().slot] == [0, 1] and len(two.study.trials) == 4
+    assert Path("shared.db.lock").exists() and not Path("logs/one/.lock").exists()
 
 
 def test_an_orphan_that_still_saves_is_waited_for():
