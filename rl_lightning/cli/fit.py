@@ -19,12 +19,12 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.changes import differences
 from rl_lightning.experiments.migrate import stamped
 from rl_lightning.experiments.names import check_run_name, slug
+from rl_lightning.experiments.record import new_record
 from rl_lightning.experiments.runs import (
     Run,
     alive,
     claim,
     logs_root,
-    new_record,
     redact,
     redact_words,
     resolve,
@@ -192,7 +192,7 @@ def start_record_of(run: Run, saved: Config, parsed: Parsed, **more: Any) -> Non
     import torch
 
     command = ["rl", "fit", *redact_words(parsed.raw)]
-    record = new_record(saved, parsed.get("group"), command, torch.get_num_threads())
+    record = new_record(saved, parsed.get("group"), command, torch.get_num_threads(), run.folder)
     run.update(**record, **more, imports=parsed.all("import"), pid=os.getpid(), host=os.uname().nodename)
 
 

@@ -145,7 +145,8 @@ def as_text(about: dict[str, Any]) -> str:
     if record.get("command"):
         lines.append(f"command   {printable(' '.join(map(str, record['command'])))}")
     if isinstance(record.get("git"), dict):
-        changes = " with changes" if record["git"].get("diff") else ""
+        file = record["git"].get("diff_file")
+        changes = " with changes" + (f" ({file})" if file else "") if record["git"].get("diff") else ""
         lines.append(f"code      commit {str(record['git'].get('commit'))[:12]}{changes}")
     parts = ["\n".join(lines), _differences(about)]
     if about["stages"]:

@@ -5,22 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import re
-import subprocess
-import uuid
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.experiments.code_state import REDACTED
 from rl_lightning.experiments.names import check_run_name, did_you_mean
 
 RECORD = "run.json"
-REDACTED = "<redacted>"
 _SECRET = re.compile(r"(?:^|_)(?:api_?key|key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
-_VERSIONS = ("rl-lightning", "torch", "lightning", "gymnasium", "numpy", "mujoco", "ale-py", "dm_control")
 
 
 def logs_root() -> Path:
@@ -180,36 +175,6 @@ def alive(record: dict[str, Any]) -> bool:
     return True
 
 
-def new_record(
-    config: dict[str, Any], group: str | None, command: list[str], threads: int | None
-) -> dict[str, Any]:
-    """What is known of a run when it starts."""
-    model, data = config.get("model") or {}, config.get("data") or {}
-    environment = (data.get("init_args") or {}).get("env") or {}
-    run = config.get("run") or {}
-    return {
-        "id": uuid.uuid4().hex[:12],
-        "algorithm": str(model.get("class_path", "")).rpartition(".")[2],
-        "env": environment.get("id") if isinstance(environment, dict) else environment,
-        "seed": config.get("seed_everything"),
-        "group": group,
-        "tags": run.get("tags") or [],
-        "status": "started",
-        "created": now(),
-        "command": command,
-        "config_hash": digest(redact(config)),
-        "threads": threads,
-        "versions": versions(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "git": git_state(),
-        "env_step": 0,
-        "update": 0,
-        "best": None,
-        "last10": None,
-    }
-
-
 def redact(value: Any, key: str = "") -> Any:
     """A copy in which strings below keys that look like secrets are blanked."""
     if isinstance(value, dict):
@@ -235,36 +200,3 @@ def redact_words(words: list[str]) -> list[str]:
 
 def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def versions() -> dict[str, str]:
-    found = {}
-    for package in _VERSIONS:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def git_state() -> dict[str, str] | None:
-    """Commit, and a hash of what is changed since, of the checkout the code runs from; None outside one."""
-    here = Path(__file__).resolve().parent.parent.parent
-
-    def ask(*words: str) -> bytes | None:
-        try:
-            answer = subprocess.run(
-                ["git", "-C", str(here), *words], capture_output=True, timeout=10, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return answer.stdout if answer.returncode == 0 else None
-
-    commit = ask("rev-parse", "HEAD") if (here / ".git").exists() else None
-    if commit is None:
-        return None
-    changes = ask("diff", "HEAD") or b""
-    return {
-        "commit": commit.decode().strip(),
-        "diff": hashlib.sha256(changes).hexdigest()[:16] if changes else "",
-    }

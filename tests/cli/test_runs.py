@@ -10,13 +10,12 @@ import pytest
 
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.experiments.names import check_run_name, did_you_mean, nearest, slug
+from rl_lightning.experiments.record import config_hash, new_record
 from rl_lightning.experiments.runs import (
     REDACTED,
     Run,
     claim,
     fresh_name,
-    git_state,
-    new_record,
     redact,
     redact_words,
     resolve,
@@ -176,9 +175,21 @@ def test_new_record_is_plain() -> None:
     json.dumps(record)
 
 
-def test_git_state_is_none_or_a_commit() -> None:
-    state = git_state()
-    assert state is None or set(state) == {"commit", "diff"}
+def test_config_hash_ignores_seed_names_and_folders() -> None:
+    config = {
+        "model": {"class_path": "SAC", "init_args": {"lr": 1e-3, "pretrained": "/here/a/product"}},
+        "run": {"name": "a", "tags": ["x"], "env_steps": 10},
+        "seed_everything": 0,
+    }
+    other = {
+        "model": {"class_path": "SAC", "init_args": {"lr": 1e-3, "pretrained": "/moved/a/product"}},
+        "run": {"name": "b", "tags": [], "env_steps": 10},
+        "seed_everything": 4,
+        "log": {"tensorboard": False},
+    }
+    assert config_hash(config) == config_hash(other)
+    for changed in ({"run": {"env_steps": 11}}, {"model": {"class_path": "SAC", "init_args": {"lr": 2e-3}}}):
+        assert config_hash({**config, **changed}) != config_hash(config)
 
 
 def test_nearest() -> None:
