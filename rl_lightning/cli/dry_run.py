@@ -14,8 +14,14 @@ from rl_lightning.experiments.plot import short
 from rl_lightning.experiments.runs import redact
 
 
-def describe(cli: RLCLI, names: list[str]) -> str:
-    """The resolved config, then the shapes, parameters and memory that follow from it."""
+def describe(cli: RLCLI, names: list[str], probe: bool = True) -> str:
+    """The resolved config, then the shapes, parameters and memory that follow from it, and how long it would take.
+
+    Args:
+        cli: Parsed.
+        names: Of the configs; the first one's header is shown.
+        probe: Train for a few seconds in memory, to tell the time; else the time is left out.
+    """
     try:
         cli.build(meta=True)  # weights of any size, no memory
     except (NotImplementedError, RuntimeError):  # a network that computes with its weights while it is made
@@ -34,8 +40,13 @@ def describe(cli: RLCLI, names: list[str]) -> str:
     lines += buffer_lines(data)
     run = cli.config.run
     lines.append(f"budget       env_steps {run.env_steps}, updates {run.updates}, max_time {run.max_time}")
-    note = expected_time(names)
-    return "\n".join([*lines, *([f"shipped as   {note}"] if note else []), "nothing was trained"])
+    note = header_of(names)
+    lines += [f"shipped as   {note}"] if note else []
+    if probe:
+        from rl_lightning.cli.probe import estimate
+
+        lines.append(f"time         {estimate(cli)}")
+    return "\n".join([*lines, "nothing was trained, nothing is left behind"])
 
 
 def buffer_lines(data: Any) -> list[str]:
@@ -60,8 +71,8 @@ def size_of(value: Any, depth: int = 4) -> int:
     return sum(size_of(item, depth - 1) for item in (*inside, *attributes))
 
 
-def expected_time(names: list[str]) -> str:
-    """What the header of the first config says about needs and time."""
+def header_of(names: list[str]) -> str:
+    """What the first config says of itself: its point, its needs, and the time it took its author."""
     try:
         with open(find(names[0]), encoding="utf-8") as file:
             first = file.readline().strip()

@@ -111,7 +111,7 @@ def show(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
         cli = parse_config(config, stage_flags(parsed, job, flags))
         print(f"# stage {job.key}" + "".join(f" · {key} from {source}" for key, source in job.takes.items()))
         plain = yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip()
-        print((describe(cli, []) if parsed.has("dry_run") else plain) + "\n")
+        print((describe(cli, [], probe=not job.takes) if parsed.has("dry_run") else plain) + "\n")
     return 0
 
 

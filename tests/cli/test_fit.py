@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -138,7 +139,10 @@ def test_plot(here: Path, rl: Rl) -> None:
     assert wrong.code == 3 and "did you mean 'eval/return'" in wrong.err
 
 
-def test_dry_run_trains_nothing(rl: Rl, workdir: Path) -> None:
+def test_dry_run_trains_nothing(rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rl_lightning.cli import probe
+
+    monkeypatch.setattr(probe, "SECONDS", 0.05)
     words = [
         "--model",
         "DQN",
@@ -149,9 +153,12 @@ def test_dry_run_trains_nothing(rl: Rl, workdir: Path) -> None:
         "--data.buffer.capacity",
         "1000",
     ]
-    result = rl("fit", "--config", "cartpole.yaml", *words, "--dry-run")
+    result = rl("fit", "--config", "cartpole.yaml", *words, "--env_steps", "5000", "--dry-run")
     assert result.code == 0 and "1000 rows" in result.out and "observation  [4] float32" in result.out, result
-    assert not list(workdir.glob("lightning_logs/*"))
+    assert re.search(
+        r"^time         about \d+:\d\d here \(.* env steps/s, .* updates/s in a probe", result.out, re.M
+    )
+    assert [path.name for path in workdir.iterdir()] == ["cartpole.yaml"]
 
 
 def test_debug_is_small(rl: Rl, workdir: Path) -> None:

@@ -1,0 +1,46 @@
+"""The time that --dry_run tells, from ticks of known length."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from rl_lightning.cli.probe import Pace, Tick, expected, line_of, measured
+
+
+def test_learning_is_timed_without_its_first_block() -> None:
+    ticks = [Tick(0, 0, 0), Tick(1, 1000, 0), Tick(9, 1010, 10), Tick(10, 1020, 20), Tick(11, 1030, 30)]
+    assert measured(ticks) == Pace(10.0, 10.0, 1000.0, True)
+
+
+def test_a_single_long_block_has_to_do() -> None:
+    assert measured([Tick(0, 0, 0), Tick(4, 400, 2)]) == Pace(100.0, 0.5, None, True)
+
+
+def test_what_never_learns_is_said_to() -> None:
+    pace = measured([Tick(0, 0, 0), Tick(1, 50, 0), Tick(2, 100, 0)])
+    assert pace == Pace(50.0, None, 50.0, False)
+    assert "only collecting was seen" in line_of(pace, 1.0, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("env_steps", "updates", "starts", "seconds"),
+    [
+        (2000, None, 1000, 1 + 100.0),  # a thousand random steps at 1000/s, the rest at 10/s
+        (2000, None, 0, 200.0),
+        (500, None, 1000, 0.5),  # never learns
+        (None, 40, 0, 20.0),
+        (2000, 40, 1000, 1 + 20.0),  # the first budget ends it
+        (None, None, 0, None),
+    ],
+)
+def test_budgets(env_steps: int | None, updates: int | None, starts: int, seconds: float | None) -> None:
+    assert expected(Pace(10.0, 2.0, 1000.0, True), env_steps, updates, starts) == seconds
+
+
+def test_max_time_bounds_it() -> None:
+    assert line_of(Pace(10.0, None, None, True), 1000.0, 60.0).startswith(
+        "about 1:00 here (10 env steps/s in a probe"
+    )
+    assert line_of(Pace(None, None, None, False), None, math.inf).startswith("not estimated")
