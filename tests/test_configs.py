@@ -214,3 +214,36 @@ def same_class(whole: str, part: str) -> bool:
 def test_bases_name_what_is_shipped():
     named = {name for names in BASES.values() for name in names} | {key for key in BASES if "/" in key}
     assert named | set(TRAINED) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", [n for n in PIPELINES if n.startswith("world_models/")])
+def test_pipeline_of_world_models_trains(name, tmp_path, capsys):
+    """Every stage in a few updates, resumed where it was left and played at the end."""
+    if "carracing" in name:
+        pytest.importorskip("Box2D")
+    few = {
+        "collect.run.env_steps": 300,
+        "collect.data.steps_per_block": 60,
+        "vision.run.updates": 3,
+        "memory.run.updates": 3,
+        "memory.data.length": 8,
+        "controller.run.updates": 2,
+        "controller.model.strategy.population": 4,
+        "controller.model.reevaluate_rollouts": 2,
+        "controller.data.fitness.rollouts": 1,
+    }
+    flags = [f"--stages.{key}={value}" for key, value in few.items()]
+    flags += ["--eval_every", "2", "--eval_episodes", "1", "--log.tensorboard", "false"]
+    if "carracing" in name:  # an episode of few steps
+        flags += [
+            f"--stages.{s}.data.env.max_episode_steps=40"
+            for s in ("collect", "vision", "memory", "controller")
+        ]
+        flags += ["--stages.controller.data.fitness.workers=1"]
+    code = main(["fit", "--config", name, "--name", "try", *flags])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    run = tmp_path / "lightning_logs" / "try"
+    for stage in ("collect", "vision", "memory", "controller"):
+        assert (run / stage / "product" / "product.json").is_file()
+    assert "eval/return" in (run / "controller" / "metrics.csv").read_text()

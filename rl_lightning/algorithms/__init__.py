@@ -5,14 +5,18 @@ from rl_lightning.algorithms.bcq import BCQ
 from rl_lightning.algorithms.density import Density
 from rl_lightning.algorithms.dqn import DQN
 from rl_lightning.algorithms.dynamics import Dynamics
+from rl_lightning.algorithms.evolve import EvolveController
 from rl_lightning.algorithms.fqe import FQE
 from rl_lightning.algorithms.iql import IQL
+from rl_lightning.algorithms.mdn_rnn import MDNRNN
 from rl_lightning.algorithms.module import RLModule
 from rl_lightning.algorithms.ppo import PPO
 from rl_lightning.algorithms.random import RandomPolicy
+from rl_lightning.algorithms.record import Record
 from rl_lightning.algorithms.sac import SAC
 from rl_lightning.algorithms.sac_discrete import DiscreteSAC
 from rl_lightning.algorithms.td3_bc import TD3_BC
+from rl_lightning.algorithms.vae import VAE
 
 __all__ = [
     "BC",
@@ -20,12 +24,16 @@ __all__ = [
     "DQN",
     "FQE",
     "IQL",
+    "MDNRNN",
     "PPO",
     "SAC",
     "TD3_BC",
+    "VAE",
     "Density",
     "DiscreteSAC",
     "Dynamics",
+    "EvolveController",
     "RLModule",
     "RandomPolicy",
+    "Record",
 ]

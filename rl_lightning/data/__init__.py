@@ -1,10 +1,23 @@
 """The DataModules; importing this package is what makes their names known to a YAML."""
 
+from rl_lightning.data.evolve import EvolveData
 from rl_lightning.data.model_rollout import ModelRolloutData
 from rl_lightning.data.module import RLData
 from rl_lightning.data.offline import OfflineData
 from rl_lightning.data.on_policy import OnPolicyData
 from rl_lightning.data.online import OnlineData
+from rl_lightning.data.recorded import RecordedData
+from rl_lightning.data.recording import RecordingData
 from rl_lightning.data.sequences import SequenceData
 
-__all__ = ["ModelRolloutData", "OfflineData", "OnPolicyData", "OnlineData", "RLData", "SequenceData"]
+__all__ = [
+    "EvolveData",
+    "ModelRolloutData",
+    "OfflineData",
+    "OnPolicyData",
+    "OnlineData",
+    "RLData",
+    "RecordedData",
+    "RecordingData",
+    "SequenceData",
+]

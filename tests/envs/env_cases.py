@@ -32,6 +32,7 @@ CASES = {
     "constant": EnvConfig("rl/Constant-v0", {"continuous": True}),
     "counter": EnvConfig("rl/Counter-v0", {"length": 7}),
     "lake": EnvConfig("rl/FrozenLake2x2-v0"),
+    "dodge": EnvConfig("rl/Dodge-v0"),
 }
 
 

@@ -1,0 +1,66 @@
+"""What evolution learns from: the fitness of a population, judged once per generation."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from rl_lightning import ranks
+from rl_lightning.data.played import PlayedData
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.rollout.fitness import Fitness, Players
+from rl_lightning.seeding import derive
+from rl_lightning.types import Block
+
+
+class Judge(Protocol):
+    """Fitness [P, R] of members; the name says which luck they have, `rollouts` null: as many as the recipe says."""
+
+    def __call__(self, players: Players, name: str, rollouts: int | None = None) -> Tensor: ...
+
+
+class Judged(NamedTuple):
+    """The batch of one generation."""
+
+    judge: Judge
+
+
+class EvolveData(PlayedData):
+    """One block is one generation. Nothing is drawn but by the generation's number: one that was cut short is repeated
+    from its start with the same bits.
+
+    Args:
+        env: The game, for evaluation, and for fitness where it is played.
+        fitness: How members are judged.
+    """
+
+    clock = "update"
+
+    def __init__(self, env: EnvConfig, fitness: Fitness) -> None:
+        super().__init__(env)
+        self.fitness = fitness
+
+    def setup(self, stage: str) -> None:
+        if stage == "fit":
+            self.fitness.open(self.env)
+
+    def turn(self) -> Block:
+        return Block(Judged(self.judge), self.schedule.clip_updates(1), stacked=False)
+
+    def judge(self, players: Players, name: str, rollouts: int | None = None) -> Tensor:
+        """Members are shared out among the ranks; luck hangs on seed and name alone, so all ranks agree."""
+        seed = derive(self.seed, name)
+        own = players._replace(numbers=players.numbers[self.rank :: self.world_size])
+        found, steps = self.fitness.judge(own, seed, rollouts or self.fitness.rollouts)
+        parts: list[Any] = ranks.gather_objects((found.cpu(), steps))
+        whole = torch.zeros(len(players.numbers), parts[0][0].shape[1])
+        for rank, (part, played) in enumerate(parts):
+            whole[rank :: self.world_size] = part
+            self.schedule.env_step += played
+        return whole
+
+    def teardown(self, stage: str) -> None:
+        super().teardown(stage)
+        self.fitness.close()

@@ -1,0 +1,53 @@
+"""Playing to record: whole episodes, handed to a module that keeps them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rl_lightning import ranks
+from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.data.envs import EnvData
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.episodes import EpisodeCutter, joined
+from rl_lightning.types import Block
+
+
+class RecordingData(EnvData):
+    """Plays with the module's own policy and hands it every finished episode.
+
+    Args:
+        env: The environment and all that is wrapped around it.
+        num_envs: Training envs of one process.
+        steps_per_block: Steps of each env between two looks at what has ended.
+        vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
+    """
+
+    def __init__(
+        self, env: EnvConfig, num_envs: int = 8, steps_per_block: int = 100, vectorization: str = "sync"
+    ) -> None:
+        super().__init__(env, num_envs, vectorization)
+        if steps_per_block < 1:
+            raise ConfigError(f"data.steps_per_block is {steps_per_block}; it must be at least 1")
+        self.steps_per_block = steps_per_block
+
+    def setup(self, stage: str) -> None:
+        fresh = self.collector is None
+        super().setup(stage)
+        if stage == "fit" and fresh:
+            self.cutter = EpisodeCutter(self.num_envs)
+
+    def turn(self) -> Block:
+        episodes = self.cutter.add(self.collect(self.agent.player(), self.steps_per_block))
+        # Every rank keeps the episodes of all, so that any of them can hand the recording on.
+        found = [rows for part in ranks.gather_objects(episodes) for rows in part]
+        return Block(joined(found), 1, stacked=False) if found else Block(None, 0)
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        return super().save(store) | {"cutter": self.cutter.state_dict()}
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        self.cutter.load_state_dict(state["cutter"])
+        for env in self.restarted:
+            self.cutter.drop(env)

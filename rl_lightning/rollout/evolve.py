@@ -1,0 +1,110 @@
+"""Evolution by asking and telling: CMA-ES (Hansen), whose state is its history and is replayed when a run goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_lightning.errors import ConfigError
+
+INSTALL = "evolving a controller needs the cma package: pip install 'rl-lightning[evolve]'"
+
+
+class CMAES:
+    """Recipe of a CMA-ES search.
+
+    Args:
+        population: Members of a generation (paper: 64).
+        sigma: Width of the first generation.
+        initial: Where the search begins: every number of the first mean.
+    """
+
+    def __init__(self, population: int = 64, sigma: float = 0.1, initial: float = 0.0) -> None:
+        if population < 4 or sigma <= 0.0:
+            raise ConfigError(
+                f"CMAES needs a population of 4 or more and sigma above 0, not {population} and {sigma}"
+            )
+        self.population, self.sigma, self.initial = population, sigma, initial
+
+    def build(self, size: int, seed: int) -> Evolution:
+        return Evolution(self, size, seed)
+
+
+class Evolution:
+    """One search over `size` numbers. The `cma` package minimises; here higher fitness is better.
+
+    The package's own state is a web of objects that only pickle could save. It is a function of the seed and of the
+    fitness of every generation, so these are what is saved, and `load` plays them through again: the same bits, at
+    the cost of the searching alone, without any evaluation.
+
+    Args:
+        recipe: Population and width.
+        size: Numbers of a member.
+        seed: Of all that is drawn.
+    """
+
+    def __init__(self, recipe: CMAES, size: int, seed: int) -> None:
+        self.recipe, self.size, self.seed = recipe, size, seed
+        self._begin()
+
+    def _begin(self) -> None:
+        try:
+            import cma
+        except ImportError:
+            raise ConfigError(INSTALL) from None
+        draw = np.random.default_rng(self.seed)
+        options = {
+            "popsize": self.recipe.population,
+            "randn": lambda *shape: draw.standard_normal(shape),
+            "seed": float("nan"),  # the global generator is not touched
+            "verbose": -9,
+            "verb_log": 0,
+        }
+        start = np.full(self.size, self.recipe.initial)
+        self.search: Any = cma.CMAEvolutionStrategy(start, self.recipe.sigma, options)
+        self.history: list[np.ndarray] = []  # fitness of every generation so far
+        self.asked: list[Any] | None = None
+
+    @property
+    def generation(self) -> int:
+        return len(self.history)
+
+    @property
+    def mean(self) -> Tensor:
+        """The centre of the search, the package's own favourite where fitness is noisy."""
+        return torch.from_numpy(np.array(self.search.mean)).float()
+
+    @property
+    def sigma(self) -> float:
+        return float(self.search.sigma)
+
+    def ask(self) -> Tensor:
+        """The members of this generation, the same ones until their fitness is told.  -> [P, size]"""
+        if self.asked is None:
+            self.asked = self.search.ask()
+        return torch.from_numpy(np.stack(self.asked)).float()
+
+    def tell(self, fitness: Tensor) -> None:
+        """The fitness of each member, higher is better; one that is no number is the worst of all."""
+        if self.asked is None:
+            self.ask()
+        assert fitness.shape == (self.recipe.population,), fitness.shape
+        given = np.nan_to_num(fitness.double().numpy(), nan=-1e30, neginf=-1e30, posinf=1e30)
+        self.search.tell(self.asked, (-given).tolist())
+        self.history.append(given)
+        self.asked = None
+
+    def state_dict(self) -> dict[str, Any]:
+        width = (0, self.recipe.population)
+        history = np.stack(self.history) if self.history else np.zeros(width)
+        return {"seed": self.seed, "history": torch.from_numpy(history)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seed = int(state["seed"])
+        self._begin()
+        for fitness in state["history"]:
+            self.ask()
+            self.tell(fitness)

@@ -1,0 +1,91 @@
+"""Rows for the stages of World Models, each fed by small products of the stages before it."""
+
+import atexit
+import json
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from contracts.cases import Case, env
+from safetensors.torch import save_file
+
+from rl_lightning.algorithms import MDNRNN, VAE, EvolveController, Record
+from rl_lightning.data import EvolveData, RecordedData, RecordingData
+from rl_lightning.envs.make import make_envs
+from rl_lightning.models.dream_world import DreamWorld
+from rl_lightning.models.provided import Provided
+from rl_lightning.models.recording import Recording
+from rl_lightning.rollout.collect import Collector
+from rl_lightning.rollout.data_policies import BrownianActions
+from rl_lightning.rollout.episodes import EpisodeCutter, joined
+from rl_lightning.rollout.evolve import CMAES
+from rl_lightning.rollout.fitness import DreamFitness, RealFitness
+
+FOLDER = Path(tempfile.mkdtemp(prefix="rl-world-model-cases-"))
+atexit.register(shutil.rmtree, FOLDER, True)
+DODGE = env("rl/Dodge-v0")
+SIZES: dict[str, Any] = {"latent": 4, "depth": 2}
+MEMORY: dict[str, Any] = {"hidden": 6, "mixtures": 2}
+
+
+def product(name: str, parts: dict[str, tuple[torch.nn.Module, Provided]]) -> str:
+    """A product as a stage leaves it."""
+    folder = FOLDER / name
+    folder.mkdir()
+    weights = {f"{key}.{k}": v.clone() for key, (m, _) in parts.items() for k, v in m.state_dict().items()}
+    save_file(weights, folder / "weights.safetensors")
+    told = {key: part._replace(prefix=f"{key}.")._asdict() for key, (_, part) in parts.items()}
+    (folder / "product.json").write_text(json.dumps({"provides": told}))
+    return str(folder)
+
+
+def recorded(steps: int = 120) -> str:
+    envs = make_envs(DODGE, 2)
+    spec = envs.env_spec
+    collector, policy = Collector(envs, 0), BrownianActions()
+    collector.carry = policy.initial_carry(spec, 2)
+    played = collector.collect(policy.build(spec), steps, torch.Generator().manual_seed(0))
+    rows = Recording.of(spec)
+    rows.append(joined(EpisodeCutter(2).add(played)))
+    envs.close()
+    return product("recording", {"recording": (rows, rows.provided(""))})
+
+
+def dreamed() -> str:
+    torch.manual_seed(0)
+    world = DreamWorld({"channels": 1, **SIZES}, {"latent": 4, "action_dim": 3, **MEMORY})
+    path = f"{type(world.vision).__module__}.{type(world.vision).__name__}"
+    vision = (world.vision, Provided(path, world.vision.init_args(), ""))
+    return product("world", {"world": (world, world.provided("")), "vision": vision})
+
+
+RECORDING, WORLD = recorded(), dreamed()
+frames = partial(RecordedData, recording=RECORDING, env=DODGE, batch_size=8, updates_per_block=4)
+evolve = partial(
+    EvolveController, world=WORLD, **SIZES, **MEMORY, strategy=CMAES(population=6, sigma=0.5),
+    reevaluate_every=3, reevaluate_rollouts=4,
+)  # fmt: skip
+
+RECORD = Case(
+    "record", partial(RecordingData, env=DODGE, num_envs=2, steps_per_block=16), Record, (), 0, None
+)
+STAGES = [
+    Case("vae", frames, partial(VAE, **SIZES), (("vision.",),), 0, None),
+    Case(
+        "mdn-rnn", partial(frames, length=6), partial(MDNRNN, vision=WORLD, **SIZES, **MEMORY),
+        (("world.memory.",),), 0, None,
+    ),
+    Case(
+        "evolve-dream",
+        partial(EvolveData, env=DODGE, fitness=DreamFitness(RECORDING, rollouts=3, steps=8)),
+        evolve, (), 0, None,
+    ),
+    Case(
+        "evolve-real",
+        lambda: EvolveData(env=DODGE, fitness=RealFitness(rollouts=1, workers=1, max_steps=6)),
+        partial(evolve, use_cell=True, controller_hidden=3), (), 0, None,
+    ),
+]  # fmt: skip
