@@ -211,6 +211,20 @@ def choose_classes(config: Config, flags: list[str]) -> tuple[Config, list[str]]
     return config, rest
 
 
+def inline(config: Config, base: Path) -> Config:
+    """The pipeline with every stage's config in place of its name: a run's config.yaml stands alone."""
+    stages = []
+    for stage in config["stages"] if isinstance(config["stages"], list) else []:
+        if isinstance(stage, dict) and isinstance(stage.get("config"), str | list):
+            names = [stage["config"]] if isinstance(stage["config"], str) else stage["config"]
+            whole: Config = {}
+            for name in names:
+                whole = merge(whole, load(name, base))
+            stage = {**stage, "config": fill_variables(whole)}
+        stages.append(stage)
+    return {**config, "stages": stages}
+
+
 def fill_variables(config: Config, key: str = "") -> Any:
     """Replaces ${NAME} and ${NAME:default} in values by environment variables."""
     if isinstance(config, dict):

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from rl_lightning import ranks
-from rl_lightning.cli.compose import Config, fill_variables, find, load, merge
+from rl_lightning.cli.compose import Config, find, inline
 from rl_lightning.cli.fit import (
     is_first,
     join,
@@ -55,20 +55,6 @@ def resume_pipeline(run: Run, config: Config, parsed: Parsed) -> int:
     begun: dict[str, list[str]] = run.read().get("flags") or {}
     flags = {key: [*begun.get(key, []), *given.get(key, [])] for key in {"", *begun, *given}}
     return run_jobs(run, make_plan(pipeline, refuse_names), parsed, flags)
-
-
-def inline(config: Config, base: Path) -> Config:
-    """The pipeline with every stage's config in place of its name: a run's config.yaml stands alone."""
-    stages = []
-    for stage in config["stages"] if isinstance(config["stages"], list) else []:
-        if isinstance(stage, dict) and isinstance(stage.get("config"), str | list):
-            names = [stage["config"]] if isinstance(stage["config"], str) else stage["config"]
-            whole: Config = {}
-            for name in names:
-                whole = merge(whole, load(name, base))
-            stage = {**stage, "config": fill_variables(whole)}
-        stages.append(stage)
-    return {**config, "stages": stages}
 
 
 def refuse_names(name: str) -> Config:

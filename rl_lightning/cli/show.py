@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rl_lightning.cli.compose import compose, shipped
-from rl_lightning.cli.desk import group_rows, live, run_rows, show_rows
+from rl_lightning.cli.compose import compose, find, inline, shipped
 from rl_lightning.cli.flags import parse
+from rl_lightning.cli.listing import group_rows, live, run_rows, show_rows
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.experiments.cleanup import size_of
 from rl_lightning.experiments.defaults import changed
@@ -74,7 +74,8 @@ def origin(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     for name in given:
         if name in shipped():
             try:
-                return name, compose([name])
+                config = compose([name])
+                return name, inline(config, find(name).parent) if "stages" in config else config
             except RLError:  # a shipped config may need an environment variable that is not set here
                 return name, {}
     return "", {}
@@ -126,8 +127,8 @@ def next_steps(run: Listed, record: dict[str, Any]) -> list[str]:
 
 def as_text(about: dict[str, Any]) -> str:
     record = about["record"]
-    task = " on ".join(str(record[key]) for key in ("algorithm", "env") if record.get(key))
-    head = [about["name"], task or record.get("kind"), _seed(record), _status(record)]
+    what = (record.get("algorithm") or record.get("kind"), record.get("env"))
+    head = [about["name"], " on ".join(str(word) for word in what if word), _seed(record), _status(record)]
     lines = [
         " · ".join(printable(str(part)) for part in head if part),
         f"folder    {printable(about['folder'])}",
@@ -144,6 +145,10 @@ def as_text(about: dict[str, Any]) -> str:
     lines.append(f"when      created {shown(record.get('created'))}, updated {shown(record.get('updated'))}")
     if record.get("command"):
         lines.append(f"command   {printable(' '.join(map(str, record['command'])))}")
+    flags = record.get("flags")
+    for stage, words in flags.items() if isinstance(flags, dict) else ():  # they are not in config.yaml
+        given = f"{stage or 'all stages'}: {' '.join(map(str, words))}"
+        lines += [f"flags     {printable(given)}"] if words else []
     if isinstance(record.get("git"), dict):
         file = record["git"].get("diff_file")
         changes = " with changes" + (f" ({file})" if file else "") if record["git"].get("diff") else ""

@@ -6,7 +6,7 @@ import copy
 import os
 from typing import Any
 
-from rl_lightning.cli.compose import Config, compose, find, merge, normalize
+from rl_lightning.cli.compose import Config, compose, find, inline, merge, normalize
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.sweep.definition import SweepDefinition
 from rl_lightning.experiments.sweep.keys import CONFIG, full_key, nested
@@ -28,8 +28,6 @@ def config_of(definition: SweepDefinition, params: dict[str, Any], seed: int) ->
     values = {**definition.fixed, **{key: value for key, value in params.items() if key != CONFIG}}
     threads = max(1, (os.cpu_count() or 1) // definition.jobs)
     if "stages" in config:
-        from rl_lightning.cli.pipelines import inline
-
         return _pipeline(
             inline(config, find(names[0]).parent), {"threads": threads, **values, "seed_everything": seed}
         )

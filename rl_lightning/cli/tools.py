@@ -5,28 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rl_lightning.cli import desk
+from rl_lightning.cli import listing
 from rl_lightning.cli.flags import parse
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments import catalog
 from rl_lightning.experiments.names import did_you_mean
 from rl_lightning.experiments.select import choose
 
-table = desk.table
+table = listing.table
 KINDS = ("configs", "algorithms", "envs", "runs", "groups", "pipelines")
 
 
 def list_things(words: list[str]) -> int:
-    parsed = parse(words, takes=desk.LIST_TAKES, switches=("reverse",), command="list")
+    parsed = parse(words, takes=listing.LIST_TAKES, switches=("reverse",), command="list")
     kind, search = (parsed.words[0], parsed.words[1:]) if parsed.words else ("runs", [])
     if kind not in KINDS:
         hint = did_you_mean(kind, KINDS) or f"; one of: {', '.join(KINDS)}"
         raise ConfigError(f"rl list knows no '{kind}'{hint}")
     form = parsed.get("format") or "table"
-    if form not in desk.LIST_FORMATS:
+    if form not in listing.LIST_FORMATS:
         raise ConfigError(f"--format takes table, json or csv, not '{form}'")
-    if kind in desk.ROWS:
-        return desk.list_runs(parsed, kind)
+    if kind in listing.ROWS:
+        return listing.list_runs(parsed, kind)
     if kind == "algorithms" and len(search) == 1 and catalog.find(search[0]):
         from rl_lightning.cli.help import class_help
 
@@ -38,7 +38,7 @@ def list_things(words: list[str]) -> int:
         for row in rows
         if all(word.lower() in " ".join(map(str, row.values())).lower() for word in search)
     ]
-    desk.show_rows(wanted, form, f"nothing among {len(rows)} {kind} has '{' '.join(search)}'")
+    listing.show_rows(wanted, form, f"nothing among {len(rows)} {kind} has '{' '.join(search)}'")
     return 0
 
 

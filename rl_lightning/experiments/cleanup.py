@@ -111,7 +111,7 @@ def _moment(text: Any) -> float | None:
 def best_of_each_task(runs: Sequence[Listed], stages: Sequence[Listed], count: int, metric: str) -> set[str]:
     """Names of the best runs; scores of different tasks are never held against each other."""
     by_task: dict[str, list[tuple[float, str]]] = {}
-    for part in (*runs, *stages):
+    for part in (*(run for run in runs if not run.is_pipeline), *stages):
         value = value_of(part, metric)
         if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
             task = str(value_of(part, "data.dataset") or part.record.get("env"))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rl_lightning.experiments.compare import Comparison
 
 FORMATS = ("latex", "csv", "json", "markdown")
+NARROW = 5  # columns that fit the line of a usual article
 TEXT_COLUMNS = ("metric", "name", "task", "over", "reached", "status", "algorithm", "env", "group")
 
 
@@ -159,12 +160,15 @@ def latex_text(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A table for \\input; needs \\usepackage{booktabs}."""
+    """A table for \\input; one of many columns is made to fit the line."""
     columns = "l" * min(2, len(table.columns)) + "r" * max(0, len(table.columns) - 2)
-    lines = [r"\begin{table}[t]", r"\centering", rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    wide = len(table.columns) > NARROW
+    lines = [rf"% \usepackage{{booktabs{',graphicx' if wide else ''}}}", r"\begin{table}[t]", r"\centering"]
+    lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"] if wide else []
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
     lines += [" & ".join(map(latex_text, table.columns)) + r" \\", r"\midrule"]
     lines += [" & ".join(latex_text(shown(value)) for value in row) + r" \\" for row in table.rows]
-    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if wide else "")]
     caption = ". ".join([text for text in (table.title, *table.notes) if text])
     lines += [rf"\caption{{{latex_text(caption)}.}}"] if caption else []
     return "\n".join([*lines, r"\end{table}"]) + "\n"

@@ -22,6 +22,7 @@ from rl_lightning.experiments.settings import read_settings
 FILE = ".index.sqlite"
 VERSION = 1
 PARTS = ("record", "config", "metrics")
+OUTCOME = ("env", "data", "seed", "env_step", "update", "best", "best_at", "last10")
 _TABLE = "CREATE TABLE IF NOT EXISTS {} (name BLOB PRIMARY KEY, stamp TEXT, value TEXT)"
 
 
@@ -94,11 +95,13 @@ class Index:
                 continue
             found.append(run)
             if run.is_pipeline:
-                stages = (self._listed(f"{name}/{stage}", path) for stage, path in _folders(folder))
-                found += [stage for stage in stages if stage is not None]
+                listed = (self._listed(f"{name}/{stage}", path) for stage, path in _folders(folder))
+                stages = sorted((stage for stage in listed if stage is not None), key=_created)
+                run.record = run.record | _outcome(stages)
+                found += stages
         there = {run.name for run in found}
         self._gone = {name for name in self._part("record") if name not in there}
-        return sorted(found, key=lambda run: (str(run.record.get("created") or ""), run.name))
+        return sorted(found, key=_created)
 
     def _listed(self, name: str, folder: str) -> Listed | None:
         path = f"{folder}/{RECORD}"
@@ -163,6 +166,18 @@ class Index:
 
     def __exit__(self, *_: object) -> None:
         self.save()
+
+
+def _created(run: Listed) -> tuple[str, str]:
+    return str(run.record.get("created") or ""), run.name
+
+
+def _outcome(stages: list[Listed]) -> dict[str, Any]:
+    """What a pipeline has come to: task, clocks and scores of the last of its stages that has any."""
+    for stage in reversed(stages):
+        if stage.record.get("best") is not None:
+            return {key: stage.record[key] for key in OUTCOME if stage.record.get(key) is not None}
+    return {}
 
 
 def _here(record: dict[str, Any]) -> bool:

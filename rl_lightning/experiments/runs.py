@@ -144,6 +144,7 @@ def resolve(run: str) -> Run:
         if folder.is_dir() and ((folder / RECORD).exists() or (folder / "config.yaml").exists()):
             return Run(folder)
     names = [folder.name for folder in folders()]
+    names += dict.fromkeys(re.sub(r"-s\d+$", "", name) for name in names)  # groups of seeds
     hint = did_you_mean(run, names) or "; see them with: rl list"
     raise ConfigError(f"no run '{run}' below {logs_root()}{hint}")
 

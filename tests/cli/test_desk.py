@@ -134,3 +134,22 @@ def test_find_from_python(trained: Path) -> None:
     found = rl_lightning.find("env_step>=64", algorithm="ppo", root=trained)
     assert [run.name for run in found] == ["tiny"] and "PPO on CartPole-v1" in repr(found[0])
     assert rl_lightning.find(status="failed", root=trained) == []
+
+
+def test_a_shipped_pipeline_differs_from_itself_in_nothing(rl: Rl, workdir: Path) -> None:
+    """Its stages are held against those of the shipped one, not against the bare names of their configs."""
+    import yaml
+
+    from rl_lightning.cli.compose import compose, find, inline
+
+    folder = workdir / "lightning_logs/p"
+    folder.mkdir(parents=True)
+    record = {"kind": "pipeline", "status": "finished", "command": ["rl", "fit", "--config", "gormpo/demo"]}
+    (folder / "run.json").write_text(json.dumps(record))
+    config = inline(compose(["gormpo/demo"]), find("gormpo/demo").parent)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    assert json.loads(rl("show", "p", "--format", "json").out)["differs"] == {}
+    config["stages"][0]["config"]["model"]["init_args"]["lr"] = 0.5
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    (differs,) = json.loads(rl("show", "p", "--format", "json").out)["differs"].items()
+    assert differs[0].endswith("config.model.lr") and differs[1][1] == 0.5

@@ -208,7 +208,13 @@ def test_a_number_that_is_none_is_no_value():
     assert json.loads(export.to_json(Table(["a"], [[float("nan")]]))) == [{"a": None}]
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX is installed here (pdflatex)")
+def latex_with_booktabs() -> bool:
+    if shutil.which("pdflatex") is None:
+        return False
+    return bool(subprocess.run(["kpsewhich", "booktabs.sty"], capture_output=True, check=False).stdout)
+
+
+@pytest.mark.skipif(not latex_with_booktabs(), reason="no LaTeX with booktabs is installed here")
 def test_latex_compiles(tmp_path: Path):
     wildest = [*NAMES, "[x]", "*", "中文", string.punctuation, "a\nb", "é", "\u202e", "😀"]
     table = wild(wildest)
@@ -216,7 +222,8 @@ def test_latex_compiles(tmp_path: Path):
     table.columns = table.columns[:8]
     table.rows = [row[1:9] for row in table.rows]  # the hostile names come first in a row
     body = export.to_latex(table)
-    text = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}\n{body}\\end{{document}}\n"
+    packages = "\\usepackage{booktabs,graphicx}"
+    text = f"\\documentclass{{article}}{packages}\\begin{{document}}\n{body}\\end{{document}}\n"
     (tmp_path / "t.tex").write_text(text)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
     done = subprocess.run(
@@ -224,6 +231,7 @@ def test_latex_compiles(tmp_path: Path):
     )
     assert done.returncode == 0, done.stdout[-2000:]
     assert (tmp_path / "t.pdf").stat().st_size > 1000
+    assert "Overfull" not in (tmp_path / "t.log").read_text(errors="replace"), "wider than the line"
 
 
 @pytest.mark.parametrize("form", export.FORMATS)

@@ -53,3 +53,23 @@ def test_numbers_that_are_none_are_null(add, rl):
     add("n", [1], best=float("nan"), last10=float("inf"))
     row = json.loads(rl("list", "--format", "json").out, parse_constant=lambda text: 1 / 0)[0]
     assert row["best"] is None and row["last10"] is None
+
+
+def test_a_pipeline_is_listed_with_what_its_last_stage_reached(add, rl, logs):
+    add("p", kind="pipeline", algorithm="", env=None, env_step=0, update=0)
+    add("p/model", [-0.5], algorithm="Dynamics", created="2026-01-02", env_step=0, update=40)
+    about = {"name": "local/x-v1", "sha256": "0", "rows": 9}
+    add("p/policy", [3.0, 7.0], algorithm="SAC", env="Hopper-v5", created="2026-01-03", data=about)
+    line = rl("list").out.splitlines()[1]
+    assert line.split() == ["p", "pipeline", "Hopper-v5", "local/x-v1", "0", "finished", "2000", "7", "5"]
+    assert "p " in rl("list", "--filter", "env=Hopper-v5", "--sort", "best").out
+    assert [row["best"] for row in json.loads(rl("list", "--format", "json").out)] == [7.0]
+    stages = rl("list", "pipelines").out
+    assert stages.count("local/x-v1") == 2 and "p/model" in stages
+
+
+def test_runs_without_an_env_show_their_updates(add, rl):
+    add("bc", [1.0], env_step=0, update=40)
+    assert rl("list").out.splitlines()[0].split() == [
+        "name", "algorithm", "env", "seed", "status", "env_step", "update", "best", "last10",
+    ]  # fmt: skip
