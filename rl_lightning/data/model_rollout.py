@@ -15,7 +15,7 @@ from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.models.penalties import NoPenalty, Penalty
 from rl_lightning.models.provided import fingerprint, load_provided
 from rl_lightning.rollout.exploitation import promised, received
-from rl_lightning.rollout.imagine import Imagined, imagine
+from rl_lightning.rollout.imagine import Imagined, imagine, unsteady
 from rl_lightning.rollout.phases import Hook, Phase
 from rl_lightning.types import Block, Transitions
 
@@ -33,6 +33,8 @@ class ModelRolloutData(OfflineData):
         outside_value: Value of being outside. A number ends an imagined episode at its first step below the penalty's
             threshold, as if all that followed were worth this (MOReL); null goes on there, and a penalty above the
             reward of being alive then makes an early end attractive.
+        action_noise: Most spread of noise on imagined actions; each row has a share of it, drawn evenly. It shows the
+            critics what leaving the data costs where the policy itself hardly varies, as one cloned from an expert.
         horizon: Steps of an imagined rollout.
         starts: Recorded states that rollouts begin at.
         rollout_every: Updates between two rollouts.
@@ -57,6 +59,7 @@ class ModelRolloutData(OfflineData):
         coefficient: float = 0.5,
         penalty_unit: Literal["reward", "reward_std"] = "reward",
         outside_value: float | None = None,
+        action_noise: float = 0.0,
         horizon: int = 5,
         starts: int = 50_000,
         rollout_every: int = 1000,
@@ -85,12 +88,15 @@ class ModelRolloutData(OfflineData):
         for key, value in sizes.items():
             if value < 1:
                 raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if not 0.0 <= real_fraction <= 1.0 or coefficient < 0.0:
-            raise ConfigError("data.real_fraction lies between 0 and 1, and data.coefficient is not negative")
+        if not 0.0 <= real_fraction <= 1.0 or coefficient < 0.0 or action_noise < 0.0:
+            raise ConfigError(
+                "data.real_fraction lies between 0 and 1; data.coefficient and data.action_noise are not negative"
+            )
         if self.spec.action_kind != "continuous" or len(self.spec.obs_shape) != 1:
             raise ConfigError(f"{dataset}: models are learned of flat observations and continuous actions")
         self.product, self.penalty = dynamics, penalty or NoPenalty()
         self.coefficient, self.penalty_unit, self.outside_value = coefficient, penalty_unit, outside_value
+        self.action_noise = action_noise
         self.horizon, self.starts, self.rollout_every, self.retain = horizon, starts, rollout_every, retain
         self.real_fraction = real_fraction
         self.termination = termination or termination_for(self.spec.env_id)
@@ -130,19 +136,19 @@ class ModelRolloutData(OfflineData):
         assert self.draw is not None
         place = torch.randint(len(self.train_index), (self.starts,), generator=self.draw)
         start = self.rows[self.train_index[place], : self.widths[0]]
-        dreamed = self.imagine(start)
+        dreamed = self.imagine(start, self.action_noise)
         packed = [dreamed.obs, dreamed.action, dreamed.reward[:, None], dreamed.terminated[:, None]]
         self.model_rows.push(
             torch.cat([*packed, torch.zeros_like(dreamed.reward)[:, None], dreamed.next_obs], 1)
         )
         self.measured = dreamed.statistics() | {"imagine/buffer_rows": float(len(self.model_rows))}
 
-    def imagine(self, start: torch.Tensor) -> Imagined:
+    def imagine(self, start: torch.Tensor, action_noise: float = 0.0) -> Imagined:
         """Rollouts from states, where the policy lives; the rows come back to where data live."""
-        device = self.agent.device
+        device, act = self.agent.device, self.agent.player()
         dreamed = imagine(
             self.dynamics.to(device),
-            self.agent.player(),
+            unsteady(act, action_noise) if action_noise else act,
             start.to(device),
             self.horizon,
             self.termination,

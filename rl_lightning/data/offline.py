@@ -11,7 +11,7 @@ from torch import Tensor
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.envs import MOST_EVAL_ENVS
 from rl_lightning.data.module import RLData
-from rl_lightning.datasets import Dataset, check_env, load_dataset, peek
+from rl_lightning.datasets import check_env, load_dataset, peek
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.scores import normalized
@@ -67,16 +67,14 @@ class OfflineData(RLData):
             known = probe_spec(env)
             check_env(dataset, self.spec, known)
             self.spec = known
-        self._dataset: Dataset | None = None
+        self.dataset = load_dataset(dataset)  # at once: bad rows are refused before anything else is built
+        one = int(self.dataset.recording[0]) == int(self.dataset.recording[-1])
+        if one and holdout > 0.0 and split == "episode":
+            raise DataError(
+                f"{dataset}: has one episode, so none can be held out. Use --data.split row, or --data.holdout 0"
+            )
         self._eval_envs: Any = None
         self.draw: torch.Generator | None = None
-
-    @property
-    def dataset(self) -> Dataset:
-        """The rows, read when they are first asked for."""
-        if self._dataset is None:
-            self._dataset = load_dataset(self.source)
-        return self._dataset
 
     def setup(self, stage: str) -> None:
         if self.draw is not None:
@@ -107,11 +105,6 @@ class OfflineData(RLData):
             held[order[: max(1, round(self.holdout * count))]] = True
         else:
             names, place, sizes = torch.unique_consecutive(episode, return_inverse=True, return_counts=True)
-            if len(names) < 2:
-                raise DataError(
-                    f"{self.source}: has one episode, so none can be held out. "
-                    f"Use --data.split row, or --data.holdout 0"
-                )
             order = torch.randperm(len(names), generator=shuffle)
             before = sizes[order].cumsum(0) - sizes[order]
             chosen = order[before < self.holdout * count][: len(names) - 1]

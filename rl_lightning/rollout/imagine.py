@@ -9,8 +9,10 @@ from torch import Tensor
 
 from rl_lightning.envs.termination import Termination
 from rl_lightning.errors import ConfigError
+from rl_lightning.functional.policy import standard_noise
 from rl_lightning.models.dynamics import ModelStep
 from rl_lightning.rollout.collect import Act
+from rl_lightning.types import Carry
 
 PIECE = 4096  # rows that act together on a CPU: their hidden layers stay in its caches
 
@@ -148,6 +150,22 @@ def imagine(
     assert rows is not None
     filled: list[Any] = [*rows.filled(), starts, dropped]
     return Imagined(*filled)
+
+
+def unsteady(act: Act, noise: float) -> Act:
+    """The same actor with a hand that shakes: each row by a spread of its own between 0 and `noise`."""
+
+    def shaken(
+        obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        action, carry = act(obs, carry, explore)
+        if explore is None:
+            return action, carry
+        share = torch.rand(len(action), 1, generator=explore, device=explore.device).to(action)
+        drawn = standard_noise(action.shape, explore, action)
+        return torch.addcmul(action, noise * share, drawn).clamp(-1.0, 1.0), carry
+
+    return shaken
 
 
 def _actions(act: Act, obs: Tensor, explore: torch.Generator | None) -> Tensor:

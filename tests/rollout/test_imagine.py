@@ -6,7 +6,7 @@ import torch
 from rl_lightning.envs.termination import NeverEnds, Termination
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.dynamics import EnsembleDynamics, ModelStep
-from rl_lightning.rollout.imagine import imagine
+from rl_lightning.rollout.imagine import imagine, unsteady
 
 WIDTH = 2
 
@@ -114,6 +114,17 @@ def test_outside_may_be_the_end_and_is_worth_what_one_says():
     torch.testing.assert_close(found.reward - found.raw_reward, torch.tensor([-7.5, -0.5, -0.5, -0.5, -0.5]))
     free = imagine(Counting(), act, START, 2, NeverEnds(), *seeds(0, 1), Constant(), 0.0, -7.0)
     assert not free.terminated.any() and torch.equal(free.reward, free.raw_reward)
+
+
+def test_an_unsteady_hand_has_the_spread_of_its_row_and_keeps_within_bounds():
+    shaken = unsteady(lambda obs, carry, explore, mask=None: (obs, carry), 0.3)
+    still = torch.full((20_000, 2), 0.25)
+    action, _ = shaken(still, (), torch.Generator().manual_seed(0))
+    # a spread drawn evenly between 0 and s has the mean square s^2 / 3
+    assert (action - still).std().item() == pytest.approx(0.3 / 3**0.5, rel=0.03)
+    assert torch.equal(shaken(still, (), None)[0], still)
+    edge, _ = shaken(torch.ones(1000, 2), (), torch.Generator().manual_seed(0))
+    assert edge.max() == 1.0 and (edge < 1.0).any()
 
 
 def test_the_spread_is_computed_only_where_it_is_used():
