@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.step import set_lr, step
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.policy import squashed_sample, standard_noise
+from rl_lightning.functional.schedules import Schedule
 from rl_lightning.functional.value import polyak_, td_target
 from rl_lightning.models.policy import SquashedGaussianPolicy
 from rl_lightning.models.provided import Provided, load_provided
@@ -35,6 +36,7 @@ class SAC(RLModule):
         critic_layer_norm: Normalise the critics' hidden layers, which keeps them from soaring where they saw no data.
         critic_subset: How many of them, drawn anew each update, the target's minimum is taken over (REDQ); null: all.
         lr: Learning rate of the actor.
+        lr_schedule: How the actor's rate changes over the run (MOPO and GORMPO: Cosine, on recorded data); null: not.
         critic_lr: Learning rate of the critics; null: as the actor.
         alpha_lr: Learning rate of the temperature; null: as the actor.
         optimizer: The optimizer of all three, without its rate.
@@ -75,6 +77,7 @@ class SAC(RLModule):
         policy: str | None = None,
         actor_starts: int = 0,
         critic_layer_norm: bool = False,
+        lr_schedule: Schedule | None = None,
     ) -> None:
         super().__init__(spec)
         self.policy, self.actor_starts = policy, actor_starts
@@ -87,6 +90,7 @@ class SAC(RLModule):
                 f"model.critic_subset is {critic_subset}; it must lie between 1 and critics ({critics})"
             )
         self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
+        self.lr_schedule = lr_schedule
         self.optimizer = optimizer or Adam()
         self.gamma, self.n_step, self.target_rate = gamma, n_step, target_rate
         self.critic_subset, self.actor_every, self.max_grad_norm = critic_subset, actor_every, max_grad_norm
@@ -141,6 +145,8 @@ class SAC(RLModule):
         }
         self.updates += 1
         moves = self.actor_starts == 0 or bool(self.updates > self.actor_starts)
+        if self.lr_schedule is not None:
+            set_lr(actor_optimizer, self.lr_schedule, self.progress)
         if moves and (self.actor_every == 1 or self.updates % self.actor_every == 0):
             for _ in range(self.actor_every):
                 metrics |= self._actor_step(batch, actor_optimizer, alpha_optimizer)

@@ -226,6 +226,16 @@ def test_the_actor_waits_and_then_makes_up_for_it():
     assert steps == [3, 3, 3, 6, 6, 6]
 
 
+def test_sac_anneals_the_actors_rate_alone():
+    model = ready(SAC(CONTINUOUS, MLP([8]), lr=1e-2, critic_lr=3e-3, lr_schedule=Linear(end=0.0)))
+    actor, critic, alpha = model.raw_optimizers()
+    for progress, rate in ((0.0, 1e-2), (0.75, 2.5e-3), (1.0, 0.0)):
+        model.progress = progress
+        model.update(batch(CONTINUOUS))
+        assert actor.param_groups[0]["lr"] == pytest.approx(rate)
+    assert critic.param_groups[0]["lr"] == 3e-3 and alpha.param_groups[0]["lr"] == 1e-2
+
+
 def test_sac_acts_within_bounds_and_greedily_without_noise():
     model = SAC(CONTINUOUS, MLP([8]))
     obs = 100 * torch.randn(64, 2)

@@ -83,6 +83,29 @@ def test_check_of_bad_data_ends_with_3(rl: Rl, tmp_path: Path) -> None:
     assert rl("data", "check", str(new)).code == 0
 
 
+BAD = {
+    "rows": lambda arrays: {**arrays, "actions": arrays["actions"][:-3]},
+    "NaN": lambda arrays: {**arrays, "rewards": np.where(np.arange(450) == 7, np.nan, arrays["rewards"])},
+    "text": lambda arrays: {**arrays, "rewards": np.array([b"x"] * 450)},
+    "one episode": lambda arrays: {key: array[:100] for key, array in arrays.items()},
+}
+
+
+@pytest.mark.parametrize("word", BAD)
+def test_bad_rows_are_refused_before_anything_is_built(rl: Rl, tmp_path: Path, word: str) -> None:
+    assert rl("data", "make", "local/pendulum-random", "--rows", "450").code == 0
+    with h5py.File(tmp_path / "data" / "local" / "pendulum-random.hdf5") as file:
+        arrays = {key: file[key][()] for key in file if isinstance(file[key], h5py.Dataset)}
+    with h5py.File(tmp_path / "bad.hdf5", "w") as file:
+        for key, array in BAD[word](arrays).items():
+            file[key] = array
+    words = ("--data.dataset", str(tmp_path / "bad.hdf5"), "--data.env.id", "Pendulum-v1")
+    result = rl("fit", "--config", "bc/hopper-medium", *words, "--name", "bad")
+    assert result.code == 3 and word in result.err and "bad.hdf5" in result.err
+    assert len(result.err.splitlines()) <= 3 and "BC on" not in result.out + result.err
+    assert not list(tmp_path.rglob("bad/config.yaml")), "a run's folder was made for nothing"
+
+
 def test_mistakes(rl: Rl) -> None:
     cases = [
         (["data"], 2, "one of: list"),
