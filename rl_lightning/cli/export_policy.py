@@ -201,17 +201,21 @@ def write_script(policy: GreedyPolicy, folder: Path, about: dict[str, Any]) -> P
         f"  # observations first go through {', '.join(about['transforms'])}" if about["transforms"] else ""
     )
     carry = [list(part.shape[1:]) for part in policy.model.initial_carry(1)]
+    row = f"np.asarray(obs, '{about['obs_dtype']}').reshape(1, *{about['obs_shape']})"
+    plain = ["    action = policy.run(None, {'obs': " + row + "})[0]"]
+    remembering = [
+        f"    feed = {{'obs': {row}, **{{f'carry{{i}}': part for i, part in enumerate(carry)}}}}",
+        "    action, *carry = policy.run(None, {item.name: feed[item.name] for item in policy.get_inputs()})",
+    ]
+    start = [f"carry = [np.zeros([1, *shape], 'float32') for shape in {carry}]"]
     lines = [
         "import gymnasium, numpy as np, onnxruntime",
         "policy = onnxruntime.InferenceSession(__file__.replace('play.py', 'policy.onnx'))",
-        "names = {item.name for item in policy.get_inputs()}",
         f"env = gymnasium.make({about['env']!r}{kwargs}){note}",
-        f"carry, total, ended = [np.zeros([1, *shape], 'float32') for shape in {carry}], 0.0, False",
-        "obs, _ = env.reset(seed=0)",
+        *(start if carry else []),
+        "(obs, _), total, ended = env.reset(seed=0), 0.0, False",
         f"while not ended:  # observations are {about['obs_dtype']} {about['obs_shape']}",
-        f"    feed = {{'obs': np.asarray(obs, '{about['obs_dtype']}').reshape(1, *{about['obs_shape']})}}",
-        "    feed |= {f'carry{i}': part for i, part in enumerate(carry)}",
-        "    action, *carry = policy.run(None, {name: feed[name] for name in names})",
+        *(remembering if carry else plain),
         "    obs, reward, terminated, truncated, _ = env.step(action[0])",
         "    total, ended = total + reward, terminated or truncated",
         "print(total)",

@@ -87,13 +87,14 @@ Goes on with a run from its last checkpoint, in its own folder.
   --reset_lr              apply the config's learning rate instead of the checkpoint's
 """,
     "reproduce": """\
-usage: rl reproduce RUN [--env_steps N]
+usage: rl reproduce RUN [--env_steps N | --updates N]
 
-Runs it again with the same config, seed and threads, and names the first metric that differs, or says that none does.
+Runs it again with the same config, seed and threads, and names the first metric or evaluation episode that differs, or
+says that none does; if one does, also what else is different: versions, code, machine, data.
 
   rl reproduce ppo-cartpole-1 --env_steps 20000
 
-  --env_steps N           stop there (default: where the run is now)
+  --env_steps N           stop there (default: where the run is now); --updates where that is the run's clock
 """,
     "validate": """\
 usage: rl validate RUN | --config NAME [options]

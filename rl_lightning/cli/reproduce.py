@@ -6,12 +6,12 @@ from rl_lightning.cli.compose import compose
 from rl_lightning.cli.fit import check_imports, parse_config, start_record
 from rl_lightning.cli.flags import parse
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.reproduce import first_difference
+from rl_lightning.experiments.reproduce import circumstances, first_difference
 from rl_lightning.experiments.runs import claim, redact, resolve
 
 
 def reproduce(words: list[str]) -> int:
-    parsed = parse(words, ("env_steps", "import"), (), command="reproduce")
+    parsed = parse(words, ("env_steps", "updates", "import"), (), command="reproduce")
     if len(parsed.words) != 1:
         raise ConfigError("rl reproduce takes one run; see them with: rl list")
     run = resolve(parsed.words[0])
@@ -34,15 +34,24 @@ def reproduce(words: list[str]) -> int:
     start_record(again, cli, cli.plain(), parsed)
     cli.build()
     training = Training(cli, again, redact(cli.plain()))
-    stop = parsed.integer("env_steps", 0)
+    stop = parsed.integer("env_steps", 0) or parsed.integer("updates", 0)
     reached = max(int(record.get("env_step") or 0), int(record.get("update") or 0))
     training.trainer.callbacks.insert(0, StopAt(stop or reached))  # type: ignore[attr-defined]
     code = training.fit()
     if code:
         return code
-    difference, rows = first_difference(metrics, again.folder / "metrics.csv")
-    if difference is None:
-        print(f"'{run.name}' was reproduced: no metric differs in {rows} rows")
+    now = cli.datamodule.schedule.now
+    below = now if now < reached else None
+    difference, rows = first_difference(metrics, again.folder / "metrics.csv", below)
+    played, episodes = first_difference(run.folder / "eval.jsonl", again.folder / "eval.jsonl", below)
+    if difference is None and played is None:
+        print(
+            f"'{run.name}' was reproduced: no metric differs in {rows} rows, no result in {episodes} episodes"
+        )
         return 0
-    print(f"'{run.name}' was not reproduced: {difference}; {difference.row} rows before it are equal")
+    first = difference if difference is not None else played
+    assert first is not None
+    print(f"'{run.name}' was not reproduced: {first}; {first.row} rows before it are equal")
+    for line in circumstances(record, again.read()):
+        print(f"  {line}")
     return 1

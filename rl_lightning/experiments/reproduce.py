@@ -1,10 +1,14 @@
-"""Two metrics files, compared row by row: the first number that differs, or none."""
+"""Two runs of one config, compared row by row: the first number that differs, or none, and what else differs."""
 
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+CLOCKS = ("env_step", "update")
+AROUND = ("versions", "python", "platform", "threads", "git", "data", "products")
 
 
 class Difference(NamedTuple):
@@ -20,17 +24,54 @@ class Difference(NamedTuple):
         return f"{self.metric} at {self.clock}: {self.before} before, {self.after} now (row {self.row + 1})"
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+def read_rows(path: Path, below: int | None = None) -> list[dict[str, Any]]:
+    """Rows of a metrics.csv or an eval.jsonl; those whose clock is less than `below`, if that is given."""
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        if path.suffix == ".csv":
+            rows: list[dict[str, Any]] = list(csv.DictReader(file))
+        else:
+            rows = [json.loads(line) for line in file if line.endswith("}\n")]
+    return rows if below is None else [row for row in rows if _clock(row) < below]
 
 
-def first_difference(before: Path, after: Path) -> tuple[Difference | None, int]:
-    """The first metric that differs and the number of rows compared; wall time is no metric."""
-    old, new = read_rows(before), read_rows(after)
+def _clock(row: dict[str, Any]) -> int:
+    return max(int(float(row.get(clock) or 0)) for clock in CLOCKS)
+
+
+def first_difference(before: Path, after: Path, below: int | None = None) -> tuple[Difference | None, int]:
+    """The first value that differs and the number of rows compared; wall time is no metric.
+
+    Args:
+        before: A metrics.csv, or an eval.jsonl.
+        after: The other run's.
+        below: Only rows before this clock: a run that was stopped earlier has closing rows of its own there.
+    """
+    old, new = read_rows(before, below), read_rows(after, below)
     for i, (a, b) in enumerate(zip(old, new, strict=False)):
         clock = f"env_step {a.get('env_step')}, update {a.get('update')}"
         for metric in dict.fromkeys([*a, *b]):
-            if not metric.startswith("time/") and (a.get(metric) or "") != (b.get(metric) or ""):
-                return Difference(i, clock, metric, a.get(metric) or "nothing", b.get(metric) or "nothing"), i
+            if not metric.startswith("time/") and _shown(a, metric) != _shown(b, metric):
+                return Difference(i, clock, metric, _shown(a, metric), _shown(b, metric)), i
     return None, min(len(old), len(new))
+
+
+def _shown(row: dict[str, Any], key: str) -> str:
+    return "nothing" if row.get(key) in (None, "") else str(row[key])
+
+
+def circumstances(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What two records say was different around the runs: versions, code, threads, machine, data."""
+    found = []
+    for key in AROUND:
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            names = dict.fromkeys([*old, *new])
+            pairs = [(f"{key} {name}", old.get(name), new.get(name)) for name in names]
+        else:
+            pairs = [(key, old, new)]
+        found += [
+            f"{name}: {a} before, {b} now" for name, a, b in pairs if a != b and "untracked" not in name
+        ]
+    return found

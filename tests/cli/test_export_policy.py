@@ -32,7 +32,7 @@ def test_onnx_policy_plays_without_us(rl: Rl, workdir: Path) -> None:
     assert "the same action on 64 observations" in done.out
     folder = workdir / "lightning_logs/a/export"
     script = (folder / "play.py").read_text()
-    assert len(script.splitlines()) < 15 and "rl_lightning" not in script
+    assert len(script.splitlines()) <= 10 and "rl_lightning" not in script
     alone = "import sys, runpy; sys.modules['rl_lightning'] = sys.modules['torch'] = None; "
     alone += f"runpy.run_path({str(folder / 'play.py')!r})"
     played = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, cwd=workdir)

@@ -181,7 +181,9 @@ def test_a_run_that_is_being_trained_is_not_resumed(run: Path, rl: Rl) -> None:
 def test_reproduce(half: Path, logs: Path, rl: Rl) -> None:
     run = copy_run(half, logs, "half")
     done = rl("reproduce", "half")
-    assert done.code == 0 and "no metric differs in" in done.out
+    assert done.code == 0 and "no metric differs in" in done.out and "no result in 4 episodes" in done.out
+    early = rl("reproduce", "half", "--env_steps", "40")
+    assert early.code == 0 and "was reproduced" in early.out, "rows of an earlier end are not held against it"
     lines = (run / "metrics.csv").read_text().splitlines()
     column = lines[0].split(",").index("collect/buffer_rows")
     cells = lines[2].split(",")
@@ -191,3 +193,16 @@ def test_reproduce(half: Path, logs: Path, rl: Rl) -> None:
     done = rl("reproduce", "half")
     assert done.code == 1 and "was not reproduced: collect/buffer_rows at env_step" in done.out
     assert "777 before" in done.out and "1 rows before it are equal" in done.out
+    record = json.loads((run / "run.json").read_text())
+    record["versions"]["torch"] = "1.0"
+    (run / "run.json").write_text(json.dumps(record))
+    assert "versions torch: 1.0 before" in rl("reproduce", "half").out
+
+
+def test_an_episode_that_differs_is_named(half: Path, logs: Path, rl: Rl) -> None:
+    run = copy_run(half, logs, "half")
+    lines = (run / "eval.jsonl").read_text().splitlines()
+    changed = json.loads(lines[1]) | {"return": 5.5}
+    (run / "eval.jsonl").write_text("\n".join([lines[0], json.dumps(changed), *lines[2:]]) + "\n")
+    done = rl("reproduce", "half")
+    assert done.code == 1 and "not reproduced: return at env_step 32" in done.out and "5.5 before" in done.out
