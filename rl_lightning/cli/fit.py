@@ -29,6 +29,7 @@ from rl_lightning.experiments.runs import (
     redact_words,
     resolve,
 )
+from rl_lightning.experiments.taken import check_products
 
 if TYPE_CHECKING:
     from rl_lightning.cli.lightning import RLCLI
@@ -86,6 +87,7 @@ def resume(words: list[str]) -> int:
     from rl_lightning.pipeline.moved import at_home
 
     cli = parse_config(at_home(config, run.folder), parsed)
+    check_products(record.get("products"), cli.plain(), run.name)
     tell_changes(run, cli.plain(), parsed.has("reset_lr"))
     from rl_lightning.cli.start import newest, start_from
 

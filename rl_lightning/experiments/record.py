@@ -10,6 +10,7 @@ from typing import Any
 
 from rl_lightning.experiments.code_state import code_state
 from rl_lightning.experiments.runs import digest, now, redact
+from rl_lightning.experiments.taken import products_of
 
 UNHASHED = ("seed_everything", "name", "log", "ckpt_path", "config_version")
 _VERSIONS = ("rl-lightning", "torch", "lightning", "gymnasium", "numpy", "mujoco", "ale-py", "dm_control")
@@ -42,6 +43,7 @@ def new_record(
         "python": platform.python_version(),
         "platform": platform.platform(),
         "git": code_state(folder),
+        "products": products_of(config),
         "env_step": 0,
         "update": 0,
         "best": None,

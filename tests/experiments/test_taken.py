@@ -1,0 +1,36 @@
+"""A run knows the products it was begun with, whatever reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rl_lightning.errors import ResumeError
+from rl_lightning.experiments.taken import check_products, products_of
+
+
+def product(folder: Path, digest: str) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "product.json").write_text(json.dumps({"sha256": digest}))
+    return str(folder)
+
+
+def test_products_are_found_wherever_a_config_names_them(tmp_path: Path) -> None:
+    one, two = product(tmp_path / "a/product", "one"), product(tmp_path / "b/product", "two")
+    config = {
+        "model": {"init_args": {"world": one, "parts": [{"init_args": {"density": str(Path(two).parent)}}]}},
+        "data": {"dataset": "d4rl/hopper-medium-v2", "path": "/nowhere/at/all", "odd": "a/\0b", "rows": 3},
+    }
+    assert products_of(config) == {"model.world": "one", "model.parts.0.density": "two"}
+
+
+def test_other_products_are_refused(tmp_path: Path) -> None:
+    config = {"data": {"init_args": {"dynamics": product(tmp_path / "p", "old")}}}
+    begun = products_of(config)
+    check_products(begun, config, "r")
+    check_products(None, config, "r")  # a record of before
+    product(tmp_path / "p", "new")
+    with pytest.raises(ResumeError, match=r"begun with another data.dynamics \(old, now new\)"):
+        check_products(begun, config, "r")
