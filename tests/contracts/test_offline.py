@@ -1,5 +1,8 @@
 """The contracts of contracts/cases.py for algorithms whose clock is the update."""
 
+from dataclasses import replace
+from functools import partial
+
 import contracts.test_resume as test_resume
 import pytest
 import torch
@@ -8,6 +11,7 @@ from contracts.offline_cases import MODELS, OFFLINE, PLAYERS
 from contracts.test_save_load import through_a_file
 from contracts.test_update import under, watch
 
+from rl_lightning.models.penalties import Penalty
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.seeding import seed_globals
 
@@ -70,6 +74,25 @@ def test_learns_its_toy(case):
     episodes = done.model.play(done.data.eval_envs(20), 20, seed=7)
     assert sum(episode.episode_return for episode in episodes) / 20 >= case.score
     done.data.teardown("fit")
+
+
+class Flat(Penalty):
+    """Every imagined step costs the same, and counts as outside."""
+
+    def __call__(self, obs, action, step):
+        return torch.ones_like(step.reward), torch.ones_like(step.reward, dtype=torch.bool)
+
+
+def test_a_coefficient_of_zero_trains_the_policy_of_no_penalty():
+    (case,) = (case for case in MODELS if case.name == "sac-imagined")
+
+    def trained(**given):
+        changed = replace(case, data=partial(case.data, **given))
+        return weights(fit(changed, RunConfig(updates=40)).model)
+
+    plain = trained()
+    assert not differing(plain, trained(penalty=Flat(), coefficient=0.0, outside_value=-5.0))
+    assert differing(plain, trained(penalty=Flat(), coefficient=0.5))
 
 
 @pytest.mark.parametrize("case", [*OFFLINE, *MODELS], ids=lambda case: case.name)
