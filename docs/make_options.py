@@ -18,14 +18,19 @@ from rl_lightning.algorithms import RLModule
 from rl_lightning.buffers import BufferRecipe
 from rl_lightning.callbacks import LogConfig
 from rl_lightning.data import RLData
+from rl_lightning.datasets.rewards import RewardTuning
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.noise import Noise
 from rl_lightning.envs.toys import _TOYS as TOYS
 from rl_lightning.envs.transforms import Transform
 from rl_lightning.experiments.catalog import argument_docs
 from rl_lightning.functional.advantages import ReturnComputer
+from rl_lightning.functional.noise import NoiseSchedule
+from rl_lightning.functional.samplers import Sampler
 from rl_lightning.functional.schedules import Schedule
+from rl_lightning.models.filters import CandidateFilter
 from rl_lightning.networks import Network, OptimizerRecipe
+from rl_lightning.networks.denoisers import Denoiser
 from rl_lightning.rollout.schedule import RunConfig
 
 PAGE = Path(__file__).with_name("options.md")
@@ -81,7 +86,7 @@ def below(root: type, method: str) -> list[type]:
 def toys() -> list[type]:
     """The classes behind our own env ids."""
     found = []
-    for path, _ in TOYS.values():
+    for path in dict.fromkeys(path for path, _ in TOYS.values()):
         module, _, name = path.partition(":")
         found.append(getattr(importlib.import_module(f"rl_lightning.envs.toys.{module}"), name))
     return found
@@ -114,6 +119,13 @@ def sections() -> list[Section]:
         Section("Buffers", "`buffer` of OnlineData.", below(BufferRecipe, "build")),
         Section("Optimizers", "`optimizer` of an algorithm.", below(OptimizerRecipe, "build")),
         Section("Schedules", "`lr_schedule`, `clip_schedule`, ...", below(Schedule, "value")),
+        Section("Denoisers", "`denoiser` of what learns by diffusion.", below(Denoiser, "build")),
+        Section(
+            "Noise schedules", "`schedule` of what learns by diffusion.", below(NoiseSchedule, "log_alpha")
+        ),
+        Section("Samplers", "`sampler` of what learns by diffusion.", below(Sampler, "moves")),
+        Section("Candidate filters", "`filter` of DiceGuidance.", below(CandidateFilter, "choose")),
+        Section("Reward tunings", "`rewards` of OfflineData.", below(RewardTuning, "tune")),
         Section("Return computers", "`returns` of PPO.", below(ReturnComputer, "__call__")),
         Section(
             "Callbacks",

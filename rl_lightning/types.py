@@ -125,6 +125,13 @@ class Sequences(NamedTuple):
     burn_in: int = 0  # leading rows that only warm a recurrent state up and are not learned from
 
 
+class ActionWindows(NamedTuple):
+    """Observations of the first steps of a stretch, and all of its actions."""
+
+    obs: Tensor  # [B, T, *O]
+    action: Tensor  # [B, H, A]
+
+
 class ImaginedStep(NamedTuple):
     """One step of a learned world."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,17 @@ from rl_lightning.datasets.hdf5 import write_hdf5
 from rl_lightning.datasets.places import locate
 from rl_lightning.datasets.raw import Raw
 from rl_lightning.datasets.recipes import LOCAL_ENVS
+from rl_lightning.datasets.references import d4rl_env
 from rl_lightning.envs.make import EnvConfig, probe_spec
 
 ROWS, EPISODE = 240, 20
 
 
 def env_of(name: str) -> str:
-    """local/hopper-medium, d4rl/hopper-medium-v2 -> Hopper-v5"""
-    return LOCAL_ENVS[name.split("/")[1].split("-")[0]]
+    """local/hopper-medium, d4rl/hopper-medium-v2 -> Hopper-v5; the longest name that fits"""
+    known = d4rl_env(name).get("env_id") if name.startswith("d4rl/antmaze") else None
+    fitting = [key for key in LOCAL_ENVS if name.split("/")[1].startswith(key)]
+    return known or LOCAL_ENVS[max(fitting, key=len)]
 
 
 def write_rows(name: str, seed: int = 0) -> Path:
@@ -27,11 +31,15 @@ def write_rows(name: str, seed: int = 0) -> Path:
         return path
     spec = probe_spec(EnvConfig(id=env_of(name)))
     generator = np.random.default_rng(seed)
-    obs = generator.normal(size=(ROWS, *spec.obs_shape)).astype(np.float32)
+    obs = generator.normal(size=(ROWS, math.prod(spec.obs_shape))).astype(np.float32)
+    if spec.is_pixels:
+        obs = generator.integers(0, 255, obs.shape, dtype=np.uint8)
     arrays = {
         "observations": obs,
         "actions": generator.uniform(-1, 1, (ROWS, *spec.action_shape)).astype(np.float32),
-        "next_observations": obs + generator.normal(scale=0.1, size=obs.shape).astype(np.float32),
+        "next_observations": obs
+        if spec.is_pixels
+        else obs + generator.normal(scale=0.1, size=obs.shape).astype("f"),
         "rewards": generator.normal(size=ROWS).astype(np.float32),
         "terminals": np.zeros(ROWS, bool),
         "timeouts": np.arange(1, ROWS + 1) % EPISODE == 0,

@@ -47,9 +47,11 @@ TRAINED = (
     "td3_bc/hopper-medium",
     "iql/hopper-medium",
     "bcq/hopper-medium",
+    "diffusion_policy/detour",
+    "diffusion_policy/detour-pixels",
 )
 # Pipelines that train here, every stage cut to a few updates: one of a family.
-RUN_WHOLE = ("gormpo/demo", "gormpo/compare-halfcheetah-medium")
+RUN_WHOLE = ("gormpo/demo", "gormpo/compare-halfcheetah-medium", "dice/demo", "dice/antmaze-umaze-v2")
 
 # Anomaly detection is what --debug costs: fewer of its steps show as much.
 SHORT = ["--debug", "--env_steps", "80", "--eval_every", "40", "--log.tensorboard", "false"]
@@ -165,13 +167,21 @@ def test_config_trains(name, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[] if n in RUN_WHOLE else pytest.mark.slow) for n in PIPELINES if "gormpo" in n],
+    [
+        pytest.param(n, marks=[] if n in RUN_WHOLE else pytest.mark.slow)
+        for n in PIPELINES
+        if n.startswith(("gormpo/", "dice/"))
+    ],
 )
 def test_pipeline_of_models_and_policies_trains(name, tmp_path, capsys):
     supply(name)
     small = [
         f"--stages.{s}.data.starts=8" for s in ("policy", "mbpo", "mopo", "gormpo") if has_stage(name, s)
     ]
+    if name.startswith("dice/"):
+        small += [f"--stages.{s}.data.batch_size=16" for s in ("behavior", "dice")]
+        small += ["--stages.dice.model.candidates=2", "--stages.dice.model.sampler.steps=2"]
+        small += ["--stages.behavior.model.sampler=DPMSolver", "--stages.behavior.model.sampler.steps=2"]
     flags = ["--updates", "4", "--eval_every", "2", "--eval_episodes", "1", "--log.tensorboard", "false"]
     code = main(["fit", "--config", name, "--name", "try", *flags, *small])
     captured = capsys.readouterr()

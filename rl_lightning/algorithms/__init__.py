@@ -2,7 +2,10 @@
 
 from rl_lightning.algorithms.bc import BC
 from rl_lightning.algorithms.bcq import BCQ
+from rl_lightning.algorithms.behavior import BehaviorDiffusion
 from rl_lightning.algorithms.density import Density
+from rl_lightning.algorithms.dice import DiceGuidance
+from rl_lightning.algorithms.diffusion_policy import DiffusionPolicy
 from rl_lightning.algorithms.dqn import DQN
 from rl_lightning.algorithms.dynamics import Dynamics
 from rl_lightning.algorithms.evolve import EvolveController
@@ -29,7 +32,10 @@ __all__ = [
     "SAC",
     "TD3_BC",
     "VAE",
+    "BehaviorDiffusion",
     "Density",
+    "DiceGuidance",
+    "DiffusionPolicy",
     "DiscreteSAC",
     "Dynamics",
     "EvolveController",

@@ -39,7 +39,7 @@ from rl_lightning.rollout.collect import Act, Collector
 from rl_lightning.rollout.evaluate import evaluate
 from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.rollout.record_rows import improving, quieter, record_rows
-from rl_lightning.rollout.scripted import scripted_actor
+from rl_lightning.rollout.scripted import scripted_actor, scripted_carry
 from rl_lightning.seeding import derive, numpy_generator, torch_generator
 from rl_lightning.types import Carry, EnvSpec
 
@@ -150,9 +150,9 @@ def _record(
     progress: Callable[[int, int], None],
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
     spec = probe_spec(config)
-    if len(spec.obs_shape) != 1:
+    if len(spec.obs_shape) != 1 and not spec.is_pixels:
         raise DataError(
-            f"{spec.env_id}: observations have {len(spec.obs_shape)} axes; only flat ones are recorded"
+            f"{spec.env_id}: observations have {len(spec.obs_shape)} axes; only flat ones and pictures are recorded"
         )
     fitting = max(1, min(MOST_ENVS, rows // (spec.max_episode_steps or 1000)))
     num = parsed.integer("num_envs", fitting)
@@ -190,8 +190,8 @@ def cast_players(parsed: Parsed, recipe: LocalRecipe, run: str | None) -> tuple[
     spec = probe_spec(config)
     random = Player(random_actor(spec), _no_carry, {"level": "random"})
     levels = POLICIES[recipe.level]
-    if recipe.level == "scripted":
-        return config, [Player(scripted_actor(env_id), _no_carry, {"level": "scripted"})]
+    if levels == ("scripted",):
+        return config, [Player(scripted_actor(env_id), scripted_carry(env_id), {"level": recipe.level})]
     players = [random if level == "random" else _published(recipe.env, level, spec) for level in levels]
     if recipe.level == "medium-replay":
         rows, seed = parsed.integer("rows", recipe.default_rows), parsed.integer("seed", 0, least=0)

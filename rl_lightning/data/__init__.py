@@ -9,6 +9,7 @@ from rl_lightning.data.online import OnlineData
 from rl_lightning.data.recorded import RecordedData
 from rl_lightning.data.recording import RecordingData
 from rl_lightning.data.sequences import SequenceData
+from rl_lightning.data.windows import WindowData
 
 __all__ = [
     "EvolveData",
@@ -20,4 +21,5 @@ __all__ = [
     "RecordedData",
     "RecordingData",
     "SequenceData",
+    "WindowData",
 ]

@@ -12,6 +12,7 @@ from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.envs import MOST_EVAL_ENVS
 from rl_lightning.data.module import RLData
 from rl_lightning.datasets import check_env, load_dataset, peek
+from rl_lightning.datasets.rewards import RewardTuning
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.scores import normalized
@@ -33,6 +34,8 @@ class OfflineData(RLData):
         bootstrap: Members of an ensemble, each with its own resample of the rows; 0: one stream for all.
         reward_scale: Rewards are multiplied by this.
         reward_shift: And this is added, after scaling (-1 for AntMaze in the manner of IQL).
+        rewards: Rewards made from the data set, before scale and shift; null: the recorded ones.
+        best_episodes: Share of the episodes that is learned from, those with the highest returns; 0.1 makes BC 10 %-BC.
     """
 
     clock = "update"
@@ -48,6 +51,8 @@ class OfflineData(RLData):
         bootstrap: int = 0,
         reward_scale: float = 1.0,
         reward_shift: float = 0.0,
+        rewards: RewardTuning | None = None,
+        best_episodes: float = 1.0,
     ) -> None:
         super().__init__()
         for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
@@ -55,10 +60,13 @@ class OfflineData(RLData):
                 raise ConfigError(f"data.{key} is {value}; it must be at least 1")
         if not 0.0 <= holdout < 1.0:
             raise ConfigError(f"data.holdout is {holdout}; it is a share between 0 and 1")
+        if not 0.0 < best_episodes <= 1.0:
+            raise ConfigError(f"data.best_episodes is {best_episodes}; it is a share above 0 and not above 1")
         self.source = dataset
         self.batch_size, self.updates_per_block = batch_size, updates_per_block
         self.holdout, self.split, self.bootstrap = holdout, split, bootstrap
         self.reward_scale, self.reward_shift = reward_scale, reward_shift
+        self.rewards, self.best_episodes = rewards, best_episodes
         self.spec, self.about = peek(dataset)
         if env is None and self.spec.env_id:
             env = EnvConfig(id=self.spec.env_id)
@@ -83,11 +91,14 @@ class OfflineData(RLData):
         if stage == "fit" and getattr(self.agent, "n_step", 1) != 1:
             raise ConfigError(f"{type(self).__name__} holds single transitions; set model.n_step to 1")
         rows = self.dataset
-        reward = rows.reward * self.reward_scale + self.reward_shift
+        tuned = rows.reward if self.rewards is None else self.rewards.tune(rows)
+        reward = tuned * self.reward_scale + self.reward_shift
         flat = [rows.obs, rows.action, reward, rows.terminated, rows.truncated, rows.next_obs]
         self.widths = [column.reshape(len(reward), -1).shape[1] for column in flat]
         self.rows = torch.cat([column.reshape(len(reward), -1).float() for column in flat], 1)
         self.train_index, self.holdout_index = self._split(rows.recording)
+        if self.best_episodes < 1.0:
+            self.train_index = self._best(rows.episode, reward)
         if self.bootstrap:
             own = torch.Generator().manual_seed(derive(self.seed, "bootstrap"))
             shape = (self.bootstrap, len(self.train_index))
@@ -112,6 +123,16 @@ class OfflineData(RLData):
             held[chosen] = True
             held = held[place]
         return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
+
+    def _best(self, episode: Tensor, reward: Tensor) -> Tensor:
+        """The training rows of the episodes with the highest returns, at least one of them."""
+        own = episode[self.train_index]
+        returns = torch.zeros(int(episode[-1]) + 1, dtype=torch.float64)
+        returns.index_add_(0, own, reward[self.train_index].double())
+        present = torch.unique(own)
+        kept = max(1, round(self.best_episodes * len(present)))
+        chosen = present[returns[present].argsort(descending=True, stable=True)[:kept]]
+        return self.train_index[torch.isin(own, chosen)]
 
     def turn(self) -> Block:
         updates = self.schedule.clip_updates(self.updates_per_block)
@@ -141,6 +162,8 @@ class OfflineData(RLData):
             action = action.reshape(*lead, *self.spec.action_shape)
         else:
             action = action.reshape(*lead, *self.spec.action_shape).long()
+        if self.spec.is_pixels:
+            obs, next_obs = obs.to(torch.uint8), next_obs.to(torch.uint8)
         reward = reward[..., 0]
         ones = torch.ones_like(reward)
         return Transitions(

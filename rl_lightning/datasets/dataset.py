@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -50,7 +51,8 @@ class Dataset(NamedTuple):
 
 def check_env(name: str, stored: EnvSpec, spec: EnvSpec) -> None:
     """Raises unless the data set `name`, of spec `stored`, has the shapes of the env that `spec` describes."""
-    if stored.obs_shape != spec.obs_shape:
+    flat_pictures = spec.is_pixels and stored.obs_shape == (math.prod(spec.obs_shape),)
+    if stored.obs_shape != spec.obs_shape and not flat_pictures:
         raise DataError(
             f"{name}: observations have shape {_shape(stored.obs_shape)}, those of {spec.env_id} have "
             f"{_shape(spec.obs_shape)}. It was recorded in another env: change data.env.id or the data set"

@@ -17,10 +17,15 @@ LOCAL_ENVS = {
     "walker2d": "Walker2d-v5",
     "pendulum": "Pendulum-v1",
     "hole": "rl/Hole-v0",
+    "pointmaze": "rl/PointUMaze-v0",
+    "modes": "rl/EightModes-v0",
+    "detour": "rl/Detour-v0",
+    "detour-pixels": "rl/DetourPixels-v0",
 }
 POLICIES = {  # level -> the policies that play, each an equal share of the rows
     "random": ("random",),
     "scripted": ("scripted",),
+    "umaze": ("scripted",),
     "medium": ("medium",),
     "expert": ("expert",),
     "medium-expert": ("medium", "expert"),
@@ -29,6 +34,7 @@ POLICIES = {  # level -> the policies that play, each an equal share of the rows
 TRANSFORMS = ("narrow", "sparse")
 NARROW_ROWS, NARROW_NOISE = 30_000, 0.1
 SCRIPTED_ROWS = 20_000  # our own small tasks need no more
+MAZE_ROWS = 30_000
 SPARSE_PERCENTILE, SPARSE_KEEP = 70.0, 0.1
 _LEVELS = "|".join(sorted(POLICIES, key=len, reverse=True))
 _NAME = re.compile(rf"(?P<env>.+?)-(?P<level>{_LEVELS})(?:-(?P<transform>{'|'.join(TRANSFORMS)}))?")
@@ -49,6 +55,8 @@ class LocalRecipe(NamedTuple):
     def default_rows(self) -> int:
         if self.level == "scripted":
             return SCRIPTED_ROWS
+        if self.level == "umaze":
+            return MAZE_ROWS
         return NARROW_ROWS if self.transform == "narrow" else 100_000
 
 

@@ -87,6 +87,9 @@ def record_rows(
     played["timeouts"][last] |= ~played["terminals"][last]
     arrays = {key: by_env(array, keep)[:rows] for key, array in played.items()}
     infos = {key: by_env(array, keep)[:rows] for key, array in tape.arrays().items()}
+    if collector.spec.is_pixels:  # a picture is a row like any other; the env tells its shape
+        for key in ("observations", "next_observations"):
+            arrays[key] = arrays[key].reshape(len(arrays[key]), -1)
     if collector.spec.action_kind == "continuous":
         np.clip(arrays["actions"], -1.0, 1.0, out=arrays["actions"])  # as the env played it
     return arrays, infos

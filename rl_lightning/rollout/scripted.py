@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from rl_lightning.envs.toys.modes import CENTRES, SPREAD
 from rl_lightning.errors import DataError
 from rl_lightning.functional.policy import standard_noise
 from rl_lightning.rollout.collect import Act
+from rl_lightning.rollout.detours import around_either_side
+from rl_lightning.rollout.waypoints import one_number, through_the_u
 from rl_lightning.types import Carry
 
 WIDE = 0.7  # how far from the hole's middle a careful walker keeps
@@ -37,7 +42,23 @@ def around_the_hole(
     return safe.clamp(-1.0, 1.0), carry
 
 
-SCRIPTED: dict[str, Act] = {"rl/Hole-v0": around_the_hole}
+def any_heap(
+    obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+) -> tuple[Tensor, Carry]:
+    """Takes something from one of the eight heaps of rl/EightModes, each as often as the others."""
+    draw = explore if explore is not None else torch.Generator().manual_seed(0)
+    heap = torch.from_numpy(CENTRES).float()[torch.randint(len(CENTRES), (len(obs),), generator=draw)]
+    return heap + SPREAD * standard_noise(heap.shape, draw, heap), carry
+
+
+SCRIPTED: dict[str, Act] = {
+    "rl/Hole-v0": around_the_hole,
+    "rl/PointUMaze-v0": through_the_u,
+    "rl/EightModes-v0": any_heap,
+    "rl/Detour-v0": around_either_side,
+    "rl/DetourPixels-v0": around_either_side,
+}
+REMEMBERING = ("rl/PointUMaze-v0", "rl/Detour-v0", "rl/DetourPixels-v0")  # each one number, 0 at the start
 
 
 def scripted_actor(env_id: str) -> Act:
@@ -45,3 +66,8 @@ def scripted_actor(env_id: str) -> Act:
     if env_id not in SCRIPTED:
         raise DataError(f"no scripted behaviour for {env_id}; there is one for {', '.join(SCRIPTED)}")
     return SCRIPTED[env_id]
+
+
+def scripted_carry(env_id: str) -> Callable[[int], Carry]:
+    """What the written-down behaviour of an env remembers, at the start of an episode."""
+    return one_number if env_id in REMEMBERING else lambda count: ()

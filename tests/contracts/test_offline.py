@@ -6,8 +6,9 @@ from functools import partial
 import contracts.test_resume as test_resume
 import pytest
 import torch
+from contracts.diffusion_cases import DIFFUSION
 from contracts.harness import bare, differing, fit, metrics, set_optimizers, weights
-from contracts.offline_cases import MODELS, OFFLINE, PLAYERS
+from contracts.offline_cases import MODELS, OFFLINE
 from contracts.test_save_load import through_a_file
 from contracts.test_update import under, watch
 
@@ -15,6 +16,8 @@ from rl_lightning.models.penalties import Penalty
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.seeding import seed_globals
 
+OFFLINE = [*OFFLINE, *DIFFUSION]
+PLAYERS = [case for case in OFFLINE if case.score is not None]
 every = pytest.mark.parametrize("case", OFFLINE, ids=lambda case: case.name)
 
 

@@ -18,11 +18,21 @@ _TOYS: dict[str, tuple[str, int | None]] = {  # id -> (class, time limit)
     "rl/Hole-v0": ("hole:Hole", 60),
     "rl/Dodge-v0": ("dodge:Dodge", 300),
     "rl/FrozenLake2x2-v0": ("lake:FrozenLake2x2", 100),
+    "rl/Detour-v0": ("detour:Detour", 60),
+    "rl/DetourPixels-v0": ("detour:Detour", 60),
+    "rl/EightModes-v0": ("modes:EightModes", 1),
+    "rl/PointUMaze-v0": ("mazes:PointUMaze", 300),
+    "rl/AntMaze-umaze-v0": ("mazes:D4RLAntMaze", 700),
+    "rl/AntMaze-medium-v0": ("mazes:D4RLAntMaze", 1000),
+    "rl/AntMaze-large-v0": ("mazes:D4RLAntMaze", 1000),
 }
 
 for _id, (_class, _limit) in _TOYS.items():
     if _id not in gymnasium.registry:
-        gymnasium.register(_id, entry_point=f"{_ENTRY}.{_class}", max_episode_steps=_limit)
+        _more: dict[str, Any] = {"pixels": True} if _id == "rl/DetourPixels-v0" else {}
+        if _id.startswith("rl/AntMaze-"):
+            _more = {"maze": _id.split("-")[1]}
+        gymnasium.register(_id, entry_point=f"{_ENTRY}.{_class}", max_episode_steps=_limit, kwargs=_more)
 
 
 def known_ids() -> list[str]:

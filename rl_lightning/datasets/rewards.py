@@ -1,0 +1,62 @@
+"""Rewards on a scale that offline learners were tuned for, made from the data set itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from rl_lightning.datasets.dataset import Dataset
+from rl_lightning.errors import DataError
+
+RANGE = 1000.0
+LEGACY_STEPS = 1000
+
+
+class RewardTuning(ABC):
+    """Recipe of rewards that are learned from in place of the recorded ones."""
+
+    @abstractmethod
+    def tune(self, rows: Dataset) -> Tensor:
+        """The new rewards.  -> [N]"""
+
+
+class ReturnRange(RewardTuning):
+    """Rewards times 1000 / (best return - worst return), as IQL and Diffusion-DICE have them for locomotion.
+
+    Args:
+        legacy: Find returns as the originals do on D4RL's files: an episode ends where it terminates or after 1000
+            rows, whatever the file says of time limits.
+    """
+
+    def __init__(self, legacy: bool = False) -> None:
+        self.legacy = legacy
+
+    def tune(self, rows: Dataset) -> Tensor:
+        returns = legacy_returns(rows) if self.legacy else rows.returns()
+        spread = float(returns.max() - returns.min())
+        if not spread > 0.0:
+            raise DataError(
+                f"{rows.name}: all {len(returns)} episodes have the return {float(returns[0]):.4g}, no range to "
+                "scale by (ReturnRange).\nUse --data.reward_scale instead, or leave data.rewards out"
+            )
+        return rows.reward * (RANGE / spread)
+
+
+class GoalPenalty(RewardTuning):
+    """0 where the recorded reward is above 0, and -1 elsewhere: every step until the goal costs (AntMaze)."""
+
+    def tune(self, rows: Dataset) -> Tensor:
+        return torch.where(rows.reward > 0.0, 0.0, -1.0)
+
+
+def legacy_returns(rows: Dataset) -> Tensor:
+    """Returns of stretches that end at a terminal or after 1000 rows; what is left over at the end counts, too."""
+    found, total, length = [], 0.0, 0
+    for reward, terminated in zip(rows.reward.double().tolist(), rows.terminated.tolist(), strict=True):
+        total, length = total + reward, length + 1
+        if terminated or length == LEGACY_STEPS:
+            found.append(total)
+            total, length = 0.0, 0
+    return torch.tensor([*found, total] if length or not found else found, dtype=torch.float64)

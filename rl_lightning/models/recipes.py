@@ -1,0 +1,29 @@
+"""Recipes written down as plain values, and read again: what a product needs to make a network anew."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, TypeVar
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.models.provided import find_class
+
+T = TypeVar("T")
+
+
+def written(recipe: Any) -> dict[str, Any]:
+    """A recipe whose arguments are kept under their own names, as plain values."""
+    cls = type(recipe)
+    plain: dict[str, Any] = {}
+    for name in inspect.signature(cls).parameters:
+        value = getattr(recipe, name)
+        plain[name] = list(value) if isinstance(value, tuple) else value
+    return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": plain}
+
+
+def read_recipe(spec: dict[str, Any], base: type[T], what: str) -> T:
+    """The recipe that `written` wrote down."""
+    found = find_class(str(spec["class_path"]), what)
+    if not issubclass(found, base):
+        raise ConfigError(f"{spec['class_path']} is no {what}")
+    return found(**spec["init_args"])

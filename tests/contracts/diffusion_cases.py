@@ -1,0 +1,68 @@
+"""Rows for what learns by diffusion from a file. Budgets are updates."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from algorithms.diffusion_toys import product
+from contracts.cases import TARGET, Case
+from contracts.offline_cases import FOLDER, offline, target_file
+
+from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance, DiffusionPolicy
+from rl_lightning.data.windows import WindowData
+from rl_lightning.functional.noise import CosineSteps
+from rl_lightning.functional.samplers import DDIM, DPMSolver
+from rl_lightning.models.filters import SoftmaxFilter
+from rl_lightning.networks.denoisers import MLPDenoiser
+from rl_lightning.types import EnvSpec
+
+NET = MLPDenoiser([32, 32], 8)
+behavior = partial(BehaviorDiffusion, denoiser=NET, lr=5e-3, sampler=DPMSolver(4), clip_guess=1.0)
+
+
+def behavior_product(folder: Path) -> str:
+    """The product of a stage that provides a (quite untrained) behaviour."""
+    torch.manual_seed(0)
+    return product(behavior(EnvSpec("tests/Target-v0", (1,), action_shape=(1,))), folder)
+
+
+dice = partial(
+    DiceGuidance, behavior=behavior_product(FOLDER / "behavior"), critic_hidden=[16], guide_hidden=[16, 16],
+    noise_draws=2, candidates=3, sampler=DPMSolver(3), clip_guess=1.0,
+)  # fmt: skip
+windows = partial(
+    WindowData, dataset=target_file(FOLDER / "windows.npz"), env=TARGET, batch_size=32, updates_per_block=8, horizon=4,
+    act_steps=1,
+)  # fmt: skip
+
+DIFFUSION = [
+    Case("behavior", offline, behavior, (("model.",),), 300, 2.3, slow=("average.",), counters=("updates",)),
+    Case("dice", offline, dice, (("value.",), ("q.",), ("guide.",)), 104, None, slow=("q_slow.",)),
+    Case(
+        "dice-ensemble",
+        offline,
+        partial(dice, ensemble=3, filter=SoftmaxFilter(), normalize_obs=True, precision="half"),
+        (("value.",), ("q.",), ("q_more.",), ("guide.",)),
+        104,
+        None,
+        slow=("q_slow.",),
+    ),
+    Case(
+        "diffusion-policy",
+        windows,
+        partial(
+            DiffusionPolicy,
+            denoiser=NET,
+            schedule=CosineSteps(10),
+            sampler=DDIM(5),
+            horizon=4,
+            act_steps=1,
+            lr=5e-3,
+        ),
+        (("model.",),),
+        300,
+        2.3,
+        slow=("average.",),
+        counters=("updates",),
+    ),
+]

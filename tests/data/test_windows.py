@@ -1,0 +1,101 @@
+"""Windows of recorded episodes: aligned, padded by repetition, never across episodes."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from rl_lightning.data.windows import WindowData
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.schedule import RunConfig
+
+LENGTHS = (7, 3, 12, 1)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Row i has observation i and action i / 100, so that a window tells what it is made of."""
+    rows = sum(LENGTHS)
+    ends = np.zeros(rows, bool)
+    ends[np.cumsum(LENGTHS) - 1] = True
+    number = np.arange(rows, dtype=np.float32)
+    np.savez(
+        tmp_path / "rows.npz",
+        observations=number[:, None],
+        actions=number[:, None] / 100,
+        rewards=number,
+        next_observations=number[:, None] + 1,
+        terminals=ends,
+        timeouts=np.zeros(rows, bool),
+    )
+    return str(tmp_path / "rows.npz")
+
+
+def ready(file, **arguments):
+    data = WindowData(file, **arguments)
+    data.configure(RunConfig(updates=10), 0)
+    data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(gamma=1.0), global_rank=0, world_size=1)
+    data.setup("fit")
+    return data
+
+
+@pytest.mark.parametrize(("obs_steps", "horizon", "act_steps"), [(2, 8, 4), (1, 1, 1), (3, 5, 2), (2, 4, 3)])
+def test_every_window_is_what_the_definition_says(file, obs_steps, horizon, act_steps):
+    """All starts from obs_steps - 1 before an episode to act_steps - 1 behind its last whole window, by hand."""
+    data = ready(file, obs_steps=obs_steps, horizon=horizon, act_steps=act_steps)
+    wanted, first = [], 0
+    for length in LENGTHS:
+        starts = range(-(obs_steps - 1), max(-(obs_steps - 1), length - horizon + act_steps - 1) + 1)
+        for start in starts:
+            row = [first + min(max(start + k, 0), length - 1) for k in range(horizon)]
+            wanted.append((row[:obs_steps], row))
+        first += length
+    found = data.window_rows(torch.arange(len(data.starts)))
+    assert len(data.starts) == len(wanted)
+    assert found.obs[..., 0].tolist() == [pytest.approx(seen) for seen, _ in wanted]
+    assert (100 * found.action[..., 0]).round().tolist() == [row for _, row in wanted]
+
+
+def test_no_window_crosses_an_episode(file):
+    data = ready(file)
+    episode = data.dataset.episode
+    found = (100 * data.window_rows(torch.arange(len(data.starts))).action[..., 0]).round().long()
+    owners = episode[found]
+    assert (owners == owners[:, :1]).all()
+
+
+def test_the_first_played_action_belongs_to_the_newest_observation(file):
+    data = ready(file, obs_steps=2, horizon=8, act_steps=4)
+    found = data.window_rows(torch.arange(len(data.starts)))
+    assert torch.allclose(found.obs[:, 1, 0] / 100, found.action[:, 1, 0])
+
+
+def test_blocks_have_their_shapes_and_come_from_the_owner_of_the_draws(file):
+    data = ready(file, batch_size=5)
+    one = data.sample_windows(3)
+    assert one.obs.shape == (3, 5, 2, 1) and one.action.shape == (3, 5, 8, 1)
+    again = ready(file, batch_size=5).sample_windows(3)
+    assert torch.equal(one.action, again.action)
+
+
+def test_only_the_best_episodes_are_windowed(file):
+    data = ready(file, best_episodes=0.25)
+    found = (100 * data.window_rows(torch.arange(len(data.starts))).action[..., 0]).round().long()
+    assert set(data.dataset.episode[found].unique().tolist()) == {2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"), [({"obs_steps": 0}, "obs_steps"), ({"horizon": 4, "act_steps": 4}, "horizon")]
+)
+def test_windows_that_cannot_be_are_refused(file, arguments, word):
+    with pytest.raises(ConfigError, match=word):
+        WindowData(file, **arguments)
+
+
+def test_data_and_policy_must_agree(file):
+    data = WindowData(file)
+    data.configure(RunConfig(updates=1), 0)
+    data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(horizon=16), global_rank=0, world_size=1)
+    with pytest.raises(ConfigError, match=r"data.horizon is 8 and model.horizon 16"):
+        data.setup("fit")

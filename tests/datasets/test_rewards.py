@@ -1,0 +1,79 @@
+"""Rewards made from the data set itself, and the best share of its episodes."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from rl_lightning.data.offline import OfflineData
+from rl_lightning.datasets.load import load_dataset
+from rl_lightning.datasets.rewards import GoalPenalty, ReturnRange, legacy_returns
+from rl_lightning.errors import ConfigError, DataError
+from rl_lightning.rollout.schedule import RunConfig
+
+
+def write(path, rewards, ends, timeouts=None):
+    rows = len(rewards)
+    np.savez(
+        path, observations=np.arange(rows, dtype=np.float32)[:, None], actions=np.zeros((rows, 1), np.float32),
+        rewards=np.array(rewards, np.float32), next_observations=np.ones((rows, 1), np.float32),
+        terminals=np.array(ends, bool), timeouts=np.zeros(rows, bool) if timeouts is None else np.array(timeouts, bool),
+    )  # fmt: skip
+    return str(path)
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Returns 6, -4 and 1."""
+    return write(tmp_path / "three.npz", [1, 2, 3, -4, 0, 1], [0, 0, 1, 1, 0, 1])
+
+
+def test_range_of_returns(three):
+    found = ReturnRange().tune(load_dataset(three))
+    assert found.tolist() == pytest.approx([100, 200, 300, -400, 0, 100])
+
+
+def test_goals_cost_until_they_are_reached(tmp_path):
+    file = write(tmp_path / "goal.npz", [0, 0, 1, 0, 0], [0, 0, 1, 0, 1])
+    assert GoalPenalty().tune(load_dataset(file)).tolist() == [-1, -1, 0, -1, -1]
+
+
+def test_legacy_returns_ignore_time_limits(tmp_path):
+    """999 rows without a flag, then the next episode: the original's stretch of 1000 takes one row of it."""
+    rewards = [1.0] * 1998
+    timeouts = [i % 999 == 998 for i in range(1998)]
+    rows = load_dataset(write(tmp_path / "cut.npz", rewards, [0] * 1998, timeouts))
+    assert rows.returns().tolist() == [999.0, 999.0]
+    assert legacy_returns(rows).tolist() == [1000.0, 998.0]
+
+
+def test_equal_returns_are_refused_with_a_way_out(tmp_path):
+    file = write(tmp_path / "flat.npz", [1, 1, 1, 1], [0, 1, 0, 1])
+    with pytest.raises(DataError, match="no range") as error:
+        ReturnRange().tune(load_dataset(file))
+    assert "--data.reward_scale" in str(error.value)
+
+
+def ready(file, **arguments):
+    data = OfflineData(file, holdout=0.0, **arguments)
+    data.configure(RunConfig(updates=1), 0)
+    data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(gamma=1.0), global_rank=0, world_size=1)
+    data.setup("fit")
+    return data
+
+
+def test_only_the_best_episodes_are_learned_from(three):
+    assert ready(three, best_episodes=0.3).train_index.tolist() == [0, 1, 2]
+    assert ready(three, best_episodes=0.7).train_index.tolist() == [0, 1, 2, 4, 5]
+    assert torch.equal(ready(three).train_rows().obs[:, 0], torch.arange(6.0))
+
+
+def test_tuned_rewards_are_what_is_drawn(three):
+    data = ready(three, rewards=ReturnRange(), reward_scale=0.01, reward_shift=-1.0)
+    assert data.train_rows().reward.tolist() == pytest.approx([0, 1, 2, -5, -1, 0])
+
+
+def test_a_share_of_nothing_is_refused(three):
+    with pytest.raises(ConfigError, match="best_episodes"):
+        OfflineData(three, best_episodes=0.0)
