@@ -169,7 +169,8 @@ def to_latex(table: Table) -> str:
     lines += [" & ".join(map(latex_text, table.columns)) + r" \\", r"\midrule"]
     lines += [" & ".join(latex_text(shown(value)) for value in row) + r" \\" for row in table.rows]
     lines += [r"\bottomrule", r"\end{tabular}" + ("}" if wide else "")]
-    caption = ". ".join([text for text in (table.title, *table.notes) if text])
+    title = "" if any(note.startswith(f"{table.title}:") for note in table.notes) else table.title
+    caption = ". ".join([text for text in (title, *table.notes) if text])
     lines += [rf"\caption{{{latex_text(caption)}.}}"] if caption else []
     return "\n".join([*lines, r"\end{table}"]) + "\n"
 
