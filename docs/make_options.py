@@ -31,6 +31,10 @@ from rl_lightning.functional.schedules import Schedule
 from rl_lightning.models.filters import CandidateFilter
 from rl_lightning.networks import Network, OptimizerRecipe
 from rl_lightning.networks.denoisers import Denoiser
+from rl_lightning.rollout.data_policies import DataPolicy
+from rl_lightning.rollout.evolve import CMAES
+from rl_lightning.rollout.fitness import Fitness
+from rl_lightning.rollout.planners import Planner
 from rl_lightning.rollout.schedule import RunConfig
 
 PAGE = Path(__file__).with_name("options.md")
@@ -126,6 +130,10 @@ def sections() -> list[Section]:
         Section("Samplers", "`sampler` of what learns by diffusion.", below(Sampler, "moves")),
         Section("Candidate filters", "`filter` of DiceGuidance.", below(CandidateFilter, "choose")),
         Section("Reward tunings", "`rewards` of OfflineData.", below(RewardTuning, "tune")),
+        Section("Planners", "`planner` of an algorithm.", below(Planner, "search")),
+        Section("Data policies", "`policy` of Record.", below(DataPolicy, "build")),
+        Section("Evolution", "`strategy` of EvolveController.", [CMAES]),
+        Section("Fitness", "`fitness` of EvolveData.", below(Fitness, "judge")),
         Section("Return computers", "`returns` of PPO.", below(ReturnComputer, "__call__")),
         Section(
             "Callbacks",

@@ -226,7 +226,14 @@ def test_bases_name_what_is_shipped():
     assert named | set(TRAINED) <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", [n for n in PIPELINES if n.startswith("world_models/")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[] if n == "world_models/dodge" else pytest.mark.slow)
+        for n in PIPELINES
+        if n.startswith("world_models/")
+    ],
+)
 def test_pipeline_of_world_models_trains(name, tmp_path, capsys):
     """Every stage in a few updates, resumed where it was left and played at the end."""
     if "carracing" in name:
@@ -249,7 +256,7 @@ def test_pipeline_of_world_models_trains(name, tmp_path, capsys):
             f"--stages.{s}.data.env.max_episode_steps=40"
             for s in ("collect", "vision", "memory", "controller")
         ]
-        flags += ["--stages.controller.data.fitness.workers=1"]
+        flags += ["--stages.controller.data.fitness.workers=1", "--stages.collect.data.num_envs=1"]
     code = main(["fit", "--config", name, "--name", "try", *flags])
     captured = capsys.readouterr()
     assert code == 0, captured.err

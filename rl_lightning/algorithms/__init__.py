@@ -8,6 +8,7 @@ from rl_lightning.algorithms.dice import DiceGuidance
 from rl_lightning.algorithms.diffusion_policy import DiffusionPolicy
 from rl_lightning.algorithms.dqn import DQN
 from rl_lightning.algorithms.dynamics import Dynamics
+from rl_lightning.algorithms.ensemble_mpc import EnsembleMPC
 from rl_lightning.algorithms.evolve import EvolveController
 from rl_lightning.algorithms.fqe import FQE
 from rl_lightning.algorithms.iql import IQL
@@ -19,6 +20,8 @@ from rl_lightning.algorithms.record import Record
 from rl_lightning.algorithms.sac import SAC
 from rl_lightning.algorithms.sac_discrete import DiscreteSAC
 from rl_lightning.algorithms.td3_bc import TD3_BC
+from rl_lightning.algorithms.tdmpc import TDMPC
+from rl_lightning.algorithms.tdmpc2 import TDMPC2
 from rl_lightning.algorithms.vae import VAE
 
 __all__ = [
@@ -31,6 +34,8 @@ __all__ = [
     "PPO",
     "SAC",
     "TD3_BC",
+    "TDMPC",
+    "TDMPC2",
     "VAE",
     "BehaviorDiffusion",
     "Density",
@@ -38,6 +43,7 @@ __all__ = [
     "DiffusionPolicy",
     "DiscreteSAC",
     "Dynamics",
+    "EnsembleMPC",
     "EvolveController",
     "RLModule",
     "RandomPolicy",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from rl_lightning.models.vae import check_frames
 from rl_lightning.rollout.evolve import CMAES, Evolution
 from rl_lightning.rollout.fitness import Players
 from rl_lightning.rollout.members import member_step
+from rl_lightning.rollout.onlooker import DreamOnlooker
 from rl_lightning.seeding import derive
 from rl_lightning.types import Carry, EnvSpec
 
@@ -131,6 +134,10 @@ class EvolveController(RLModule):
         self.best.copy_(candidates[found.argmax()])
         self.best_fitness.copy_(found.max())
         return {"controller/fitness": found.max(), "controller/fitness_mean": found[1]}
+
+    def onlooker(self) -> Callable[[Tensor], list[np.ndarray]]:
+        """What the auto-encoder makes of each frame, and a dream that began with the first one, played on its own."""
+        return DreamOnlooker(self.players(self.best[None]), self.device)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if self.evolution is not None:

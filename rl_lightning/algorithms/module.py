@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -182,6 +183,10 @@ class RLModule(LightningModule):
         finally:
             for module, training in modes:
                 module.training = training
+
+    def onlooker(self) -> Callable[[Tensor], list[np.ndarray]] | None:
+        """For a film: told of every observation [1, *O] of one episode, returns pictures [H, W, 3] to lay beside it."""
+        return None
 
     def player(self, role: str = "agent") -> Act:
         """Who acts under a role, taking observations from wherever envs leave them to the module's device."""

@@ -14,11 +14,12 @@ from rl_lightning.rollout.collect import to_array, zero_rows
 def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tuple[list[np.ndarray], int]:
     """Frames [H, W, 3] of one episode of a vector of one env that renders, and its frames per second."""
     frames: list[np.ndarray] = []
-    act = agent.player()
+    act, look = agent.player(), agent.onlooker()
 
     def film(obs: torch.Tensor, carry: Any, explore: Any, mask: Any = None) -> Any:
         if len(frames) < max_steps:
-            frames.append(np.asarray(env.render()[0], np.uint8))
+            real = np.asarray(env.render()[0], np.uint8)
+            frames.append(real if look is None else beside([real, *look(obs)]))
         return act(obs, carry, explore, mask)
 
     training = agent.training
@@ -30,6 +31,18 @@ def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tu
     finally:
         agent.train(training)
     return frames, int(env.metadata.get("render_fps") or 30)
+
+
+def beside(pictures: list[np.ndarray], gap: int = 4) -> np.ndarray:
+    """Pictures of any size side by side, each as high as the first."""
+    height = pictures[0].shape[0]
+    strip = np.full((height, gap, 3), 255, np.uint8)
+    parts: list[np.ndarray] = []
+    for picture in pictures:
+        row = np.arange(height) * picture.shape[0] // height
+        column = np.arange(height * picture.shape[1] // picture.shape[0]) * picture.shape[0] // height
+        parts += [picture[row][:, column], strip]
+    return np.concatenate(parts[:-1], 1)
 
 
 def _one_episode(act: Any, carry: Any, env: Any, explore: Any, seed: int, max_steps: int) -> None:

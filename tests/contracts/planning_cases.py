@@ -1,0 +1,59 @@
+"""Rows for the agents that plan: small networks, short plans."""
+
+from functools import partial
+from typing import Any
+
+from contracts.cases import TARGET, Case
+
+from rl_lightning.algorithms import TDMPC, TDMPC2
+from rl_lightning.buffers.sequence import SequenceReplay
+from rl_lightning.buffers.windows import PrioritizedWindows
+from rl_lightning.data import SequenceData
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.rollout.planners import MPPI
+
+PENDULUM = EnvConfig("Pendulum-v1", max_episode_steps=20)
+SMALL: dict[str, Any] = {"horizon": 2, "samples": 16, "elites": 4, "iterations": 2, "policy_samples": 3}
+windows = partial(
+    SequenceData,
+    num_envs=2,
+    batch_size=8,
+    length=3,
+    prefill=48,
+    train_every=4,
+    train_ratio=12.0,
+)
+inside = SequenceReplay(2000, within_episode=True)
+ranked = SequenceReplay(2000, PrioritizedWindows(), within_episode=True)
+tdmpc2 = partial(
+    TDMPC2, latent=8, simnorm=4, encoder_hidden=[8], hidden=8, critics=3, bins=11, planner=MPPI(**SMALL)
+)
+tdmpc = partial(TDMPC, latent=4, encoder_hidden=8, hidden=8, warmup=20, planner=MPPI(momentum=0.1, **SMALL))
+V2 = (("model.dynamics.", "model.reward.", "model.q.", "model.encoder."), ("model.policy.",))
+ENDS = ((*V2[0], "model.terminated."), V2[1])
+
+PLANNING = [
+    Case(
+        "tdmpc2", partial(windows, env=PENDULUM, buffer=inside), tdmpc2, V2, 0, None, ("q_slow.",), ("scale",)
+    ),
+    Case(
+        "tdmpc2-episodic",
+        partial(windows, env=TARGET, buffer=inside),
+        partial(tdmpc2, episodic=True),
+        ENDS,
+        0,
+        None,
+        ("q_slow.",),
+        ("scale",),
+    ),
+    Case(
+        "tdmpc",
+        partial(windows, env=PENDULUM, buffer=ranked),
+        tdmpc,
+        V2,
+        0,
+        None,
+        ("slow.",),
+        ("updates",),
+    ),
+]
