@@ -132,6 +132,23 @@ class ActionWindows(NamedTuple):
     action: Tensor  # [B, H, A]
 
 
+class FrameWindow(NamedTuple):
+    """B windows of L consecutive steps through frames, each stored once; L is 1 where single steps are learned."""
+
+    stack: Tensor  # [B, F*C, H, W] uint8, what was seen before the first step
+    frame: Tensor  # [B, L, C, H, W] uint8, the frame after each step
+    action: Tensor  # [B, L]
+    reward: Tensor  # [B, L]
+    terminated: Tensor  # [B, L] bool
+    value: Tensor  # [B, L] discounted rewards from the step on
+    known: Tensor  # [B, L] bool, whether that sum is known
+    past_stack: (
+        Tensor  # [B, K, F*C, H, W] the stacks of the K steps before, oldest first; K is 0 without memory
+    )
+    past_action: Tensor  # [B, K]
+    past_valid: Tensor  # [B, K] bool, False before the episode's start
+
+
 class ImaginedStep(NamedTuple):
     """One step of a learned world."""
 

@@ -14,9 +14,11 @@ from rl_lightning.algorithms.fqe import FQE
 from rl_lightning.algorithms.iql import IQL
 from rl_lightning.algorithms.mdn_rnn import MDNRNN
 from rl_lightning.algorithms.module import RLModule
+from rl_lightning.algorithms.next_frame import NextFrame
 from rl_lightning.algorithms.ppo import PPO
 from rl_lightning.algorithms.random import RandomPolicy
 from rl_lightning.algorithms.record import Record
+from rl_lightning.algorithms.reward import RewardHead
 from rl_lightning.algorithms.sac import SAC
 from rl_lightning.algorithms.sac_discrete import DiscreteSAC
 from rl_lightning.algorithms.td3_bc import TD3_BC
@@ -45,7 +47,9 @@ __all__ = [
     "Dynamics",
     "EnsembleMPC",
     "EvolveController",
+    "NextFrame",
     "RLModule",
     "RandomPolicy",
     "Record",
+    "RewardHead",
 ]

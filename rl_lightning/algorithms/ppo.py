@@ -84,6 +84,9 @@ class PPO(RLModule):
         normalize_advantages: Standardise advantages within each minibatch.
         log_std_init: Starting log standard deviation of continuous actions.
         explore_in_evaluation: Draw actions in evaluation too instead of taking the likeliest.
+        temperature: Of discrete actions drawn while collecting: below 1 they are nearer to the likeliest, above 1
+            nearer to chance. Anything but 1 is for stages that only collect.
+        eval_temperature: The same in evaluation, where actions are drawn there.
     """
 
     def __init__(
@@ -109,8 +112,16 @@ class PPO(RLModule):
         normalize_advantages: bool = True,
         log_std_init: float = 0.0,
         explore_in_evaluation: bool = False,
+        temperature: float = 1.0,
+        eval_temperature: float = 1.0,
     ) -> None:
         super().__init__(spec)
+        for key, value in (("temperature", temperature), ("eval_temperature", eval_temperature)):
+            if value <= 0.0 or (value != 1.0 and spec.action_kind == "continuous"):
+                raise ConfigError(
+                    f"model.{key} is {value}; it must be positive, and is for discrete actions only"
+                )
+        self.temperature, self.eval_temperature = temperature, eval_temperature
         if epochs < 1 or minibatch_size < 1:
             raise ConfigError(
                 f"model.epochs ({epochs}) and model.minibatch_size ({minibatch_size}) must be positive"
@@ -147,10 +158,10 @@ class PPO(RLModule):
         if self.recurrent and self.value_torso is not None:
             new = (*new, *self.value_torso.step(obs, carry[self._split :])[1])
         params = self.policy(features)
-        action = (
-            self.policy.mode(params, mask) if explore is None else self.policy.sample(params, explore, mask)
-        )
-        return action, new
+        if explore is None:
+            return self.policy.mode(params, mask), new
+        heat = self.temperature if self.training else self.eval_temperature
+        return self.policy.sample(params if heat == 1.0 else params / heat, explore, mask), new
 
     def evaluate_rows(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Tensor]:
         """Policy parameters and values of rows [B, ...], or of whole envs [T, B, ...] where the network remembers."""

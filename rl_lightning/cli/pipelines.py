@@ -90,7 +90,11 @@ def show(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
     """Every stage, resolved; with --dry_run also its shapes and sizes."""
     from rl_lightning.cli.dry_run import describe
 
+    shown: set[str] = set()
     for job in jobs:
+        if job.stage in shown:  # a later cycle differs in its budget and its products alone
+            continue
+        shown.add(job.stage)
         config = copy.deepcopy(job.config)
         for dotted, source in job.takes.items():
             set_key(config, dotted, f"product of {source}")

@@ -1,6 +1,7 @@
 """The DataModules; importing this package is what makes their names known to a YAML."""
 
 from rl_lightning.data.evolve import EvolveData
+from rl_lightning.data.frames import CollectFrames, FrameWindows, RewardSteps
 from rl_lightning.data.model_rollout import ModelRolloutData
 from rl_lightning.data.module import RLData
 from rl_lightning.data.offline import OfflineData
@@ -9,10 +10,13 @@ from rl_lightning.data.online import OnlineData
 from rl_lightning.data.recorded import RecordedData
 from rl_lightning.data.recording import RecordingData
 from rl_lightning.data.sequences import SequenceData
+from rl_lightning.data.simulated import SimulatedData, SimulatedReplay
 from rl_lightning.data.windows import WindowData
 
 __all__ = [
+    "CollectFrames",
     "EvolveData",
+    "FrameWindows",
     "ModelRolloutData",
     "OfflineData",
     "OnPolicyData",
@@ -20,6 +24,9 @@ __all__ = [
     "RLData",
     "RecordedData",
     "RecordingData",
+    "RewardSteps",
     "SequenceData",
+    "SimulatedData",
+    "SimulatedReplay",
     "WindowData",
 ]

@@ -39,10 +39,13 @@ class EnvData(RLData):
 
     def setup(self, stage: str) -> None:
         if stage == "fit" and self.collector is None:
-            envs = make_envs(self.env, self.num_envs, self.vectorization)
-            self.collector = Collector(envs, self.derive("envs"))
+            self.collector = Collector(self.training_envs(), self.derive("envs"))
             self.collector.carry = self.agent.initial_carry(self.num_envs)
             self.explore = self.generator("explore")
+
+    def training_envs(self) -> Any:
+        """The vector that is trained in."""
+        return make_envs(self.env, self.num_envs, self.vectorization)
 
     def actor(self, phase: Phase | None) -> Act:
         """Who acts while collecting in a phase."""

@@ -117,6 +117,22 @@ class ClipReward(Transform):
         return wrappers.SignReward(env)
 
 
+class Indexed(Transform):
+    """Grey levels become their places in a list, so that a pixel is a class.
+
+    Args:
+        levels: The levels that occur.
+    """
+
+    def __init__(self, levels: list[int] = [0, 128, 255]) -> None:  # noqa: B006
+        if not levels or len(set(levels)) != len(levels) or not all(0 <= level <= 255 for level in levels):
+            raise ConfigError(f"Indexed: levels {levels} must be different numbers from 0 to 255")
+        self.levels = list(levels)
+
+    def apply(self, env: Env, training: bool = True) -> Env:
+        return wrappers.IndexedFrames(wrappers.as_frames(env), self.levels)
+
+
 class TimeAware(Transform):
     """The share of the time limit that has passed is appended to a flat observation."""
 
@@ -200,3 +216,70 @@ class AtariPreset(Transform):
             env = wrappers.FireReset(env)
         env = ImagePreset(self.size, self.gray, self.frames).apply(env)
         return wrappers.SignReward(env) if self.clip_rewards else env
+
+
+class AtariFrames(Transform):
+    """Atari as worlds of frames see it: every colour exact, no blending, no end at a lost life.
+
+    No-op starts, skip (the last frame, not a maximum), fire, every `stride`-th pixel as a colour's index or RGB, sign
+    rewards, stack. The emulator repeats no actions by chance unless `sticky` says so.
+
+    Args:
+        pixels: palette (one index of 128 colours per pixel) or rgb.
+        stride: every so many-th row and column; 2 is 105 x 80.
+        top: first row of the screen that is seen.
+        bottom: row of the screen from which nothing is seen; null: none.
+        noop_max: at most this many no-ops after a reset; 0 for none.
+        skip: frames per action.
+        fire_reset: press FIRE after a reset where the game waits for it.
+        clip_rewards: sign of the reward; the recorded return stays raw.
+        frames: frames stacked on the first axis.
+        sticky: probability that the emulator repeats the last action.
+        max_frames: frames of the emulator after which an episode is cut.
+    """
+
+    def __init__(
+        self,
+        pixels: str = "palette",
+        stride: int = 2,
+        top: int = 0,
+        bottom: int | None = None,
+        noop_max: int = 8,
+        skip: int = 4,
+        fire_reset: bool = True,
+        clip_rewards: bool = True,
+        frames: int = 4,
+        sticky: float = 0.0,
+        max_frames: int = 72_000,
+    ) -> None:
+        if pixels not in ("palette", "rgb"):
+            raise ConfigError(f"AtariFrames: pixels is '{pixels}'; choose palette or rgb")
+        if stride < 1 or top < 0 or (bottom is not None and bottom <= top):
+            raise ConfigError(f"AtariFrames: stride {stride} and rows {top} to {bottom} leave no picture")
+        self.pixels, self.noop_max, self.skip = pixels, noop_max, skip
+        self.rows, self.columns = slice(top, bottom, stride), slice(None, None, stride)
+        self.fire_reset, self.clip_rewards, self.frames = fire_reset, clip_rewards, frames
+        self.sticky, self.max_frames = sticky, max_frames
+
+    def env_kwargs(self, env_id: str) -> dict[str, Any]:
+        if not env_id.startswith("ALE/"):
+            return {}
+        return {
+            "frameskip": 1,
+            "obs_type": "ram" if self.pixels == "palette" else "rgb",  # the screen is read at its source
+            "repeat_action_probability": self.sticky,
+            "max_num_frames_per_episode": self.max_frames,
+        }
+
+    def apply(self, env: Env, training: bool = True) -> Env:
+        if self.noop_max:
+            env = wrappers.NoopReset(env, self.noop_max)
+        env = wrappers.RepeatedAction(env, self.skip)
+        if self.fire_reset and wrappers.needs_fire(env):
+            env = wrappers.FireReset(env)
+        if self.pixels == "palette":
+            env = wrappers.PaletteFrames(env, self.rows, self.columns)
+        else:
+            env = wrappers.SlicedFrames(wrappers.as_frames(env), self.rows, self.columns)
+        env = wrappers.SignReward(env) if self.clip_rewards else env
+        return wrappers.FrameStack(env, self.frames)

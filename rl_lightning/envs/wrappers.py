@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rl_lightning.envs.record import chain
 from rl_lightning.envs.spaces import ObsEncoder, is_image
-from rl_lightning.errors import ConfigError
+from rl_lightning.errors import ConfigError, EnvError
 
 Env = gymnasium.Env[Any, Any]
 Array = NDArray[Any]
@@ -117,6 +117,59 @@ class CroppedFrames(ObsWrapper):
         shape = (channels, height - top - bottom, width - left - right)
         if min(shape) < 1:
             raise ConfigError(f"Crop: margins {margins} leave nothing of a frame of {height} x {width}")
+        super().__init__(env, spaces.Box(0, 255, shape, np.uint8))
+
+    def observation(self, observation: Array) -> Array:
+        return observation[:, self._rows, self._columns]
+
+
+class IndexedFrames(ObsWrapper):
+    """Grey levels become their places in a list: what worlds with few colours are learned from."""
+
+    constants = ("_place", "_levels")
+
+    def __init__(self, env: Env, levels: list[int]) -> None:
+        super().__init__(env, spaces.Box(0, 255, image_shape(env, "Indexed"), np.uint8))
+        self._levels = list(levels)
+        self._place = np.full(256, 255, np.uint8)
+        self._place[levels] = np.arange(len(levels))
+
+    def observation(self, observation: Array) -> Array:
+        frame = self._place[observation]
+        if frame.max() >= len(self._levels):
+            unknown = int(observation[frame >= len(self._levels)][0])
+            raise EnvError(f"Indexed: a pixel is {unknown}, which is none of the levels {self._levels}")
+        return frame
+
+
+class PaletteFrames(ObsWrapper):
+    """The emulator's own picture as indices of its 128 colours: pixels left out, none blended, none lost."""
+
+    channels_first = True
+    constants = ("_rows", "_columns")
+
+    def __init__(self, env: Env, rows: slice, columns: slice) -> None:
+        if not has_lives(env):
+            raise ConfigError("AtariFrames reads Atari's screen: it needs an ALE/... id")
+        self._rows, self._columns = rows, columns
+        height, width = env.unwrapped.ale.getScreenDims()  # type: ignore[attr-defined]
+        shape = (1, len(range(*rows.indices(height))), len(range(*columns.indices(width))))
+        super().__init__(env, spaces.Box(0, 255, shape, np.uint8))
+
+    def observation(self, observation: Array) -> Array:
+        screen = self.env.unwrapped.ale.getScreen()  # type: ignore[attr-defined]
+        return (screen[self._rows, self._columns] >> 1)[None]
+
+
+class SlicedFrames(ObsWrapper):
+    """Every so many-th row and column of a frame, nothing blended."""
+
+    constants = ("_rows", "_columns")
+
+    def __init__(self, env: Env, rows: slice, columns: slice) -> None:
+        channels, height, width = image_shape(env, "AtariFrames")
+        self._rows, self._columns = rows, columns
+        shape = (channels, len(range(*rows.indices(height))), len(range(*columns.indices(width))))
         super().__init__(env, spaces.Box(0, 255, shape, np.uint8))
 
     def observation(self, observation: Array) -> Array:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.functional.palette import palette
 from rl_lightning.networks.base import FeedForward, Network, as_float
 from rl_lightning.networks.init import INITS, check_choice, check_sizes, initialise, make_activation
 
@@ -138,3 +139,54 @@ class SmallCNN(Network):
 
     def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
         return self.recipe.build(obs_shape)
+
+
+class PaletteConvNet(FeedForward):
+    """A ConvNet on indices of colours: each is shown as its RGB, or as its grey level, in [0, 1]."""
+
+    table: Tensor
+
+    def __init__(self, obs_shape: tuple[int, ...], levels: list[int] | None, recipe: CNN) -> None:
+        super().__init__()
+        shown = torch.from_numpy(palette(levels)).to(torch.get_default_device()).float() / 255.0
+        self.register_buffer("table", shown if levels is None else shown[:, :1].clone(), persistent=False)
+        planes = obs_shape[0] * self.table.shape[1]
+        self.net = recipe.build((planes, *obs_shape[1:]))
+        self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.out_dim = self.net.out_dim
+
+    def forward(self, obs: Tensor) -> Tensor:  # [..., F, H, W] -> [..., F]
+        lead = obs.shape[:-3]
+        rows = obs.reshape(-1, *obs.shape[-3:]).permute(0, 2, 3, 1)
+        planes = nn.functional.embedding(rows.int(), self.table).flatten(3).permute(0, 3, 1, 2)
+        return self.net(planes).reshape(*lead, self.out_dim)
+
+
+class PaletteCNN(Network):
+    """A CNN for frames whose pixels are indices of colours.
+
+    Args:
+        levels: Grey level of each index; null: Atari's 128 colours.
+        channels: Output channels of each convolution.
+        kernels: Kernel size of each convolution.
+        strides: Stride of each convolution.
+        hidden: Width of the fully connected layer after them; 0 leaves it out.
+        activation: Non-linearity after each layer (relu, silu, elu, gelu, ...).
+        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
+    """
+
+    def __init__(
+        self,
+        levels: list[int] | None = None,
+        channels: list[int] = [32, 64, 32],  # noqa: B006
+        kernels: list[int] = [8, 4, 3],  # noqa: B006
+        strides: list[int] = [4, 2, 1],  # noqa: B006
+        hidden: int = 512,
+        activation: str = "relu",
+        init: str = "orthogonal",
+    ) -> None:
+        self.levels = None if levels is None else list(levels)
+        self.recipe = CNN(channels, kernels, strides, hidden, activation, init)
+
+    def build(self, obs_shape: tuple[int, ...]) -> PaletteConvNet:
+        return PaletteConvNet(obs_shape, self.levels, self.recipe)

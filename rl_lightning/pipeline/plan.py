@@ -42,6 +42,11 @@ class Job:
     product: str = "best"
     flags: list[str] = field(default_factory=list)
 
+    def budget(self) -> float:
+        """How long it is, in its own clock."""
+        run = self.config.get("run") or {}
+        return float(next((run[key] for key in BUDGETS if run.get(key)), 1))
+
     def identity(self) -> str:
         """Changes with what a stage learns from and how, but not with how long: a budget may grow."""
         config = {key: value for key, value in self.config.items() if key not in ("log", "run")}
@@ -75,9 +80,10 @@ def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:
                 continue
             numbered = cycles > 1 and not stage.get("once")
             key = f"{name}-{cycle}" if numbered else name
-            takes = {
+            found = {
                 dotted: _source(stage, dotted, source, newest) for dotted, source in _takes(stage).items()
             }
+            takes = {dotted: source for dotted, source in found.items() if source is not None}
             config = _with_budget(configs[name], stage.get("budget_by_cycle") or {}, cycle, name)
             before = newest.get(name) if stage.get("continues") else None
             jobs.append(Job(key, name, cycle, config, takes, before, str(stage.get("product", "best"))))
@@ -120,15 +126,24 @@ def _check_stages(pipeline: Config) -> list[Config]:
     return stages
 
 
-def _takes(stage: Config) -> dict[str, str]:
+def _takes(stage: Config) -> dict[str, Any]:
     takes = stage.get("takes") or {}
     if not isinstance(takes, dict):
         raise ConfigError(f"stage {stage['name']}: takes maps dotted keys to stages or paths")
     return takes
 
 
-def _source(stage: Config, dotted: str, source: str, newest: dict[str, str]) -> str:
-    """The key of the job whose product is taken, or the path as it is."""
+def _source(stage: Config, dotted: str, source: Any, newest: dict[str, str]) -> str | None:
+    """The key of the job whose product is taken, or the path as it is.
+
+    Of a list, the first stage that has a product by then: `[collect, explore]` is the collection of the cycle before,
+    and in the first cycle what was explored; `[policy, null]` is nothing in the first cycle.
+    """
+    if isinstance(source, list):
+        there = [each for each in source if each is None or each in newest]
+        if there:
+            return None if there[0] is None else newest[there[0]]
+        source = source[0] if source else None
     if source in newest:
         return newest[source]
     if "/" in str(source) or "." in str(source):

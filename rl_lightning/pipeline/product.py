@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -11,6 +12,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from rl_lightning.buffers.frame_files import put_frames
 from rl_lightning.callbacks.generations import checksum, read_file, sync_folder, write_json
 from rl_lightning.errors import ResumeError
 
@@ -21,13 +23,18 @@ def write_product(folder: Path, checkpoint: Path, config: dict[str, Any], about:
     """Makes <folder>/product from a checkpoint, whole or not at all; returns its hash."""
     temporary, final = folder / ".product.tmp", folder / "product"
     temporary.mkdir(exist_ok=True)
+    for stale in temporary.iterdir():  # of a process that was killed here
+        stale.unlink()
     saved = read_file(checkpoint)
     state: dict[str, Tensor] = saved["state_dict"]
     save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, temporary / WEIGHTS)
     (temporary / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False))
     digest = checksum(temporary / WEIGHTS)
     described = {"checkpoint": checkpoint.name, "sha256": digest, "provides": saved.get("provides") or {}}
-    write_json({**about, **described}, temporary / ABOUT)
+    frames = put_frames(temporary, checkpoint.parent, _data_states(checkpoint.parent))
+    if frames is not None:
+        digest = hashlib.sha256(f"{digest}{frames}".encode()).hexdigest()
+    write_json({**about, **described, "digest": digest}, temporary / ABOUT)
     sync_folder(temporary)
     if final.exists():
         for stale in final.iterdir():
@@ -35,6 +42,12 @@ def write_product(folder: Path, checkpoint: Path, config: dict[str, Any], about:
         final.rmdir()
     os.replace(temporary, final)
     return digest
+
+
+def _data_states(generation: Path) -> list[dict[str, Any]]:
+    """What the data of each rank saved beside a checkpoint; nothing beside one that holds weights alone."""
+    found = sorted(generation.glob("rank-*.pt"), key=lambda path: int(path.stem.removeprefix("rank-")))
+    return [read_file(path)["data"] for path in found]
 
 
 def read_product(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:

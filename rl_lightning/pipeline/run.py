@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,15 +57,39 @@ class Pipeline:
         for number, job in enumerate(self.jobs, 1):
             if job not in chosen:
                 continue
-            bar = "■" * (number - 1) + "▣" + "□" * (len(self.jobs) - number)
-            title = f"{bar} {number}/{len(self.jobs)} {job.key}"
+            title = self._title(number, job)
             if ranks.decide(lambda job=job: self._done(job)):  # type: ignore[misc]
                 self.say(f"stage {title}: done, skipped")
                 continue
+            began = time.monotonic()
             code = self._run_job(job, title)
             if code:
                 return code
+            if self.first:
+                self.ledger.set(job.key, seconds=round(time.monotonic() - began, 1))
         return 0
+
+    def _title(self, number: int, job: Job) -> str:
+        """Where the pipeline stands; with many jobs as numbers, and with what is left by the stages done so far."""
+        cycles = max(each.cycle for each in self.jobs)
+        if cycles == 1:
+            bar = "■" * (number - 1) + "▣" + "□" * (len(self.jobs) - number)
+            return f"{bar} {number}/{len(self.jobs)} {job.key}"
+        left = self._left(number)
+        told = "" if left is None else f" · about {_hours(left)} left"
+        return f"cycle {job.cycle}/{cycles} · {number}/{len(self.jobs)} {job.key}{told}"
+
+    def _left(self, number: int) -> float | None:
+        """Seconds that the jobs from this one on will take, if each kind was done once; budgets are allowed for."""
+        entries, paces = self.ledger.read(), dict[str, float]()
+        for job in self.jobs:
+            seconds = entries.get(job.key, {}).get("seconds")
+            if seconds is not None:
+                paces[job.stage] = float(seconds) / job.budget()
+        coming = self.jobs[number - 1 :]
+        if any(job.stage not in paces for job in coming):
+            return None
+        return sum(paces[job.stage] * job.budget() for job in coming)
 
     def _discard(self, keys: list[str]) -> None:
         """Forgets jobs that are to be done again; their folders are kept aside, never deleted."""
@@ -99,7 +124,8 @@ class Pipeline:
         return inside if any(source == job.key for job in self.jobs) else Path(source).expanduser().resolve()
 
     def _product_hash(self, source: str) -> str:
-        return str(read_product(self._product(source))[2]["sha256"])
+        about = read_product(self._product(source))[2]
+        return str(about.get("digest", about["sha256"]))
 
     def _run_job(self, job: Job, title: str) -> int:
         folder = self.folder / job.key
@@ -145,3 +171,8 @@ class Pipeline:
         self.ledger.set(job.key, status="done", product=f"{job.key}/product", sha256=digest)
         if self.shelf is not None:
             shelve(folder / "product", self.shelf, f"{self.folder.name}-{job.key}", digest)
+
+
+def _hours(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60}:{minutes % 60:02d} h" if minutes >= 60 else f"{max(1, minutes)} min"

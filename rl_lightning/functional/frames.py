@@ -1,0 +1,60 @@
+"""What a predictor of frames is taught and judged by. Frames are classes per pixel: [B, K, C, H, W] logits."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def clipped_frame_loss(logits: Tensor, frame: Tensor, clip: float) -> Tensor:
+    """Cross-entropy per pixel; what is already below `clip` teaches nothing more.  [B, K, C, H, W], [B, C, H, W]"""
+    assert logits.shape[2:] == frame.shape[1:], (logits.shape, frame.shape)
+    error = F.cross_entropy(logits, frame.long(), reduction="none")
+    return (error.clamp(min=clip) - clip).mean()
+
+
+def true_frame_probability(steps: int, decay_steps: int) -> float:
+    """Scheduled sampling: how often the next input is the true frame; near 1 at first, 0 from `decay_steps` on.
+
+    An exponential ramp over the first quarter, a straight line all the way.
+    """
+    if decay_steps <= 0:
+        return 0.0
+    quarter = max(1, decay_steps // 4)
+    ramp = 0.01 ** (max(quarter - steps, 0) / quarter)
+    return 1.0 - ramp * (0.01 + 0.99 * min(steps / decay_steps, 1.0))
+
+
+def noisy_frames(stack: Tensor, rate: float, generator: torch.Generator | None = None) -> Tensor:
+    """Pixels of a stack [B, C, H, W] replaced, each with probability `rate`, by the batch's median."""
+    if rate <= 0.0:
+        return stack
+    keep = torch.rand(stack.shape, generator=generator, device=stack.device) >= rate
+    return torch.where(keep, stack, stack.flatten().median())
+
+
+def noisy_colors(stack: Tensor, rate: float, colors: int, generator: torch.Generator | None = None) -> Tensor:
+    """The same for indices of colours, which have no median: replaced by the commonest of the batch."""
+    if rate <= 0.0:
+        return stack
+    keep = torch.rand(stack.shape, generator=generator, device=stack.device) >= rate
+    return torch.where(keep, stack, commonest(stack, colors))
+
+
+def commonest(stack: Tensor, colors: int) -> Tensor:
+    return torch.bincount(stack.flatten().long(), minlength=colors).argmax().to(stack.dtype)
+
+
+def changed_accuracy(guess: Tensor, truth: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+    """Right pixels among those that changed, and how many changed: copying the last frame scores 0."""
+    changed = truth != before
+    return ((guess == truth) & changed).sum(), changed.sum()
+
+
+def standardize(planes: Tensor) -> Tensor:
+    """Zero mean and unit spread of each plane of each sample, the spread held above 1/sqrt(H W).  [B, C, H, W]"""
+    std, mean = torch.std_mean(planes, dim=(-2, -1), keepdim=True, correction=0)
+    return (planes - mean) / std.clamp(min=1.0 / math.sqrt(planes.shape[-2] * planes.shape[-1]))

@@ -1,0 +1,181 @@
+"""Rows for what is learned from frames: a world, its reward head, and agents inside it. Budgets are updates here."""
+
+import atexit
+import json
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import torch
+from contracts.cases import Case, env
+from safetensors.torch import save_file
+
+from rl_lightning.algorithms import DQN, PPO, NextFrame, RandomPolicy, RewardHead
+from rl_lightning.buffers import Replay
+from rl_lightning.buffers.frame_files import put_frames
+from rl_lightning.buffers.frame_log import FrameLog
+from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.data import CollectFrames, FrameWindows, RewardSteps, SimulatedData, SimulatedReplay
+from rl_lightning.envs.make import EnvConfig, make_envs
+from rl_lightning.envs.transforms import Indexed, Stack
+from rl_lightning.models.next_frame import NextFramePredictor
+from rl_lightning.networks import PaletteCNN
+from rl_lightning.rollout.collect import Collector
+from rl_lightning.rollout.random_actor import random_actor
+
+FOLDER = Path(tempfile.mkdtemp(prefix="rl-frame-cases-"))
+atexit.register(shutil.rmtree, FOLDER, True)
+SMALL = env("rl/Catch-v0", Indexed(), Stack(2), rows=5, columns=5)
+RECIPE = partial(
+    NextFramePredictor,
+    colors=3,
+    embedding=3,
+    width=6,
+    levels=1,
+    doublings=1,
+    bits=16,
+    latent_filters=(6, 6),
+    latent_width=8,
+)
+
+
+def frames_product(folder: Path, config: EnvConfig = SMALL, steps: int = 200) -> str:
+    """What a stage that collected by random actions leaves."""
+    envs = make_envs(config, 2)
+    collector = Collector(envs, 0)
+    log = FrameLog(envs.env_spec)
+    log.add(collector.collect(random_actor(envs.env_spec), steps, torch.Generator().manual_seed(0)))
+    replay = folder / "checkpoints" / "replay" / "rank-0"
+    spec = [list(part) if isinstance(part, tuple) else part for part in envs.env_spec]
+    state = {"frames": {"log": log.save(SegmentStore(replay)), "previous": None, "spec": spec}}
+    product = folder / "product"
+    product.mkdir(parents=True)
+    put_frames(product, folder / "checkpoints" / "last-1", [state])
+    return str(product)
+
+
+def world_product(folder: Path, config: EnvConfig = SMALL, **more) -> str:
+    """What a stage that learned a (very poor) world leaves."""
+    folder.mkdir(parents=True)
+    torch.manual_seed(0)
+    world = RECIPE(reward_head="spatial", ends=True, **more).build(make_envs(config, 1).env_spec)
+    world.certain.fill_(1.0)
+    save_file(
+        {name: value.contiguous() for name, value in world.state_dict().items()},
+        folder / "weights.safetensors",
+    )
+    (folder / "product.json").write_text(json.dumps({"provides": {"world": world.provided("")._asdict()}}))
+    return str(folder)
+
+
+FRAMES = frames_product(FOLDER / "collect")
+WORLD, REMEMBERS = world_product(FOLDER / "world"), world_product(FOLDER / "remembers", state_size=2)
+AGENT = {"network": PaletteCNN([0, 128, 255], [6], [3], [1], hidden=16)}
+given = {"env": SMALL, "frames": FRAMES}
+dream = {**given, "world": WORLD, "num_envs": 4, "horizon": 5}
+
+WORLDS = [
+    Case(
+        "next-frame",
+        partial(FrameWindows, **given, length=3, batch_size=4, updates_per_block=4),
+        partial(
+            NextFrame,
+            network=RECIPE(reward_head="spatial", ends=True),
+            decay_steps=4,
+            checked=16,
+            reward_loss="cbf",
+        ),
+        (("world.",),),
+        104,
+        None,
+        counters=("gradient_steps", "world.certain"),
+    ),
+    Case(
+        "next-frame-remembers",
+        partial(FrameWindows, **given, length=3, batch_size=4, updates_per_block=4),
+        partial(NextFrame, network=RECIPE(reward_head="mean", state_size=2), decay_steps=4, checked=16),
+        (("world.",),),
+        104,
+        None,
+        counters=("gradient_steps", "world.certain"),
+    ),
+    Case(
+        "reward-head",
+        partial(RewardSteps, **given, batch_size=8, updates_per_block=8),
+        partial(RewardHead, world=WORLD, checked=50),
+        (("head.",),),
+        104,
+        None,
+    ),
+    Case(
+        "reward-head-remembers",
+        partial(RewardSteps, **given, batch_size=8, updates_per_block=8),
+        partial(RewardHead, world=REMEMBERS, checked=50, head="mean", reward_loss="cbf"),
+        (("head.",),),
+        104,
+        None,
+    ),
+]
+DREAMERS = [
+    Case(
+        "ppo-simulated",
+        partial(SimulatedData, **dream, rollout_steps=4),
+        partial(
+            PPO,
+            **AGENT,
+            share_network=True,
+            minibatch_size=8,
+            epochs=2,
+            explore_in_evaluation=True,
+            eval_temperature=0.5,
+        ),
+        (("torso.", "policy.", "value."),),
+        24,
+        None,
+    ),
+    Case(
+        "ppo-simulated-remembers",
+        partial(SimulatedData, **{**dream, "world": REMEMBERS}, rollout_steps=4, bootstrap="world"),
+        partial(PPO, **AGENT, share_network=True, minibatch_size=8, epochs=1),
+        (("torso.", "policy.", "value."),),
+        24,
+        None,
+    ),
+    Case(
+        "dqn-simulated",
+        partial(
+            SimulatedReplay,
+            **dream,
+            batch_size=8,
+            buffer=Replay(500),
+            learning_starts=16,
+            train_every=4,
+            update_ratio=0.5,
+        ),
+        partial(DQN, **AGENT, target_every=5),
+        (("q.",),),
+        24,
+        None,
+        slow=("q_slow.",),
+        counters=("since_copy",),
+    ),
+]
+COLLECTORS = [
+    Case(
+        "collect",
+        partial(CollectFrames, env=SMALL, frames=FRAMES, num_envs=2, rollout_steps=8),
+        partial(PPO, **AGENT, temperature=0.5),
+        (),
+        384,
+        None,
+    ),
+    Case(
+        "explore",
+        partial(CollectFrames, env=SMALL, rollout_steps=8),
+        partial(RandomPolicy, hold=3),
+        (),
+        384,
+        None,
+    ),
+]

@@ -1,0 +1,83 @@
+"""Losses, schedules and classes of worlds made of frames, by hand."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from rl_lightning.functional import frames, palette, rewards
+
+
+def test_scheduled_sampling_golden_values():
+    chance = [frames.true_frame_probability(i, 22_250) for i in (0, 5562, 11125, 22250, 50_000)]
+    assert chance == pytest.approx([0.9999, 0.742, 0.495, 0.0, 0.0], abs=6e-4)
+    assert frames.true_frame_probability(0, 0) == 0.0
+
+
+def test_what_is_learned_well_enough_teaches_nothing():
+    logits = torch.zeros(1, 3, 1, 1, 2)
+    logits[0, 1, 0, 0, 0] = 20.0  # this pixel is certain
+    frame = torch.tensor([[[[1, 2]]]], dtype=torch.uint8)
+    expected = (np.log(3) - 0.03) / 2
+    assert frames.clipped_frame_loss(logits, frame, 0.03).item() == pytest.approx(expected, rel=1e-5)
+    assert frames.clipped_frame_loss(logits, frame, 0.0).item() == pytest.approx(np.log(3) / 2, rel=1e-5)
+    logits.requires_grad_()
+    frames.clipped_frame_loss(logits, frame, 0.03).backward()
+    assert not logits.grad[..., 0].any() and logits.grad[..., 1].any()
+
+
+def test_noise_blots_out_a_share_with_the_background():
+    draw = torch.Generator().manual_seed(0)
+    stack = torch.full((4, 2, 50, 50), 7, dtype=torch.uint8)
+    stack[:, :, :10] = 3
+    noisy = frames.noisy_colors(stack, 0.05, 128, draw)
+    changed = noisy != stack
+    assert set(noisy.unique().tolist()) == {3, 7} and (noisy[changed] == 7).all()
+    assert changed[:, :, :10].float().mean().item() == pytest.approx(0.05, abs=0.01)
+    assert frames.noisy_colors(stack, 0.0, 128) is stack
+    grey = frames.noisy_frames(stack, 1.0, draw)
+    assert (grey == stack.flatten().median()).all()
+
+
+def test_copying_the_last_frame_scores_nothing():
+    before, truth = torch.tensor([1, 2, 3]), torch.tensor([1, 0, 0])
+    assert [int(v) for v in frames.changed_accuracy(before, truth, before)] == [0, 2]
+    assert [int(v) for v in frames.changed_accuracy(torch.tensor([9, 0, 3]), truth, before)] == [1, 2]
+
+
+def test_planes_are_standardized_but_not_blown_up():
+    x = torch.zeros(1, 2, 10, 10)
+    x[0, 0, :5] = 2.0
+    x[0, 1, 0, 0] = 1e-6
+    found = frames.standardize(x)
+    assert found[0, 0].mean().item() == pytest.approx(0.0, abs=1e-6) and found[0, 0].std(correction=0) == 1.0
+    assert found[0, 1].abs().max() < 1e-4
+
+
+def test_class_balanced_weights_by_hand():
+    """The golden values of 58 rewards among 6,400 steps: the class that never occurs is left out."""
+    assert rewards.class_balanced_weights(torch.tensor([1, 6342, 58])).tolist() == pytest.approx(
+        [2.95, 6.3e-4, 0.051], rel=0.01
+    )
+    found = rewards.class_balanced_weights(torch.tensor([0, 6342, 58]))
+    assert found.tolist() == pytest.approx([0.0, 0.024, 1.976], abs=1e-3)
+
+
+def test_focal_loss_without_focus_is_cross_entropy():
+    torch.manual_seed(0)
+    logits, label = torch.randn(7, 3), torch.randint(3, (7,))
+    flat = rewards.focal_loss(logits, label, torch.ones(3), gamma=0.0)
+    assert flat.item() == pytest.approx(F.cross_entropy(logits, label).item(), rel=1e-6)
+    sure = torch.tensor([[0.0, 10.0, 0.0]])
+    assert rewards.focal_loss(sure, torch.tensor([1]), torch.ones(3)) < 1e-10
+
+
+def test_labels_keep_the_sign():
+    assert rewards.reward_label(torch.tensor([-7.0, 0.0, 0.5])).tolist() == [0, 1, 2]
+
+
+def test_palette_goes_there_and_back():
+    colors = palette.atari_palette()
+    assert colors.shape == (128, 3) and len(np.unique(colors, axis=0)) == 128
+    assert (palette.to_index(colors, palette.atari_index_table()) == np.arange(128)).all()
+    assert palette.palette([0, 9]).tolist() == [[0, 0, 0], [9, 9, 9]]
