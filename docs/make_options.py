@@ -16,6 +16,7 @@ from lightning.pytorch import Callback
 
 from rl_lightning.algorithms import RLModule
 from rl_lightning.buffers import BufferRecipe
+from rl_lightning.buffers.sampling import RewardSampler
 from rl_lightning.callbacks import LogConfig
 from rl_lightning.data import RLData
 from rl_lightning.datasets.rewards import RewardTuning
@@ -29,6 +30,7 @@ from rl_lightning.functional.noise import NoiseSchedule
 from rl_lightning.functional.samplers import Sampler
 from rl_lightning.functional.schedules import Schedule
 from rl_lightning.models.filters import CandidateFilter
+from rl_lightning.models.next_frame import NextFramePredictor
 from rl_lightning.networks import Network, OptimizerRecipe
 from rl_lightning.networks.denoisers import Denoiser
 from rl_lightning.rollout.data_policies import DataPolicy
@@ -121,6 +123,8 @@ def sections() -> list[Section]:
         Section("Small envs", "`env.kwargs` of the ids below `rl/`.", toys()),
         Section("Networks", "`network` of an algorithm.", below(Network, "build")),
         Section("Buffers", "`buffer` of OnlineData.", below(BufferRecipe, "build")),
+        Section("Worlds of frames", "`network` of NextFrame.", [NextFramePredictor]),
+        Section("Reward samplers", "`sampler` of RewardSteps.", below(RewardSampler, "groups")),
         Section("Optimizers", "`optimizer` of an algorithm.", below(OptimizerRecipe, "build")),
         Section("Schedules", "`lr_schedule`, `clip_schedule`, ...", below(Schedule, "value")),
         Section("Denoisers", "`denoiser` of what learns by diffusion.", below(Denoiser, "build")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,32 @@ from rl_lightning.experiments.runs import Run
 from tests.generated_data import write_rows
 
 FOLDER = Path(__file__).parents[1] / "configs"
+
+
+def load_file(path: str) -> Any:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, Path(__file__).parents[1] / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 FRAGMENTS = ("buffer", "env", "network", "overlay")
 ALL = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
 SWEEPS = [name for name in ALL if name.startswith("sweep/")]  # tested with the sweeps
 NAMES = [name for name in ALL if name not in SWEEPS]
-PIPELINES = [name for name in NAMES if "\nstages:" in (FOLDER / f"{name}.yaml").read_text()]
+GAMES = [f"mbarc/{path.removesuffix('.yaml')}" for path in load_file("docs/make_games.py").files()]
+
+
+def is_pipeline(name: str) -> bool:
+    """A config with stages of its own, or of what it extends."""
+    text = (FOLDER / f"{name}.yaml").read_text()
+    return "\nstages:" in text or any(
+        is_pipeline(each) for each in re.findall(r"^extends: (\S+)$", text, re.M)
+    )
+
+
+PIPELINES = [name for name in NAMES if is_pipeline(name)]
 # Stages that take another's product: they are built in the pipelines they belong to.
 TAKING = [name for name in NAMES if name.startswith("fqe/")]
 STAGES = [name for name in NAMES if "/stages/" in name and name not in PIPELINES]
@@ -129,7 +151,10 @@ def test_header_says_what_it_is_needs_and_takes(name):
     assert len(first.split(" · ")) == 3, "# what · needs · how long here"
 
 
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if n in GAMES and n != "mbarc/pong" else []) for n in PIPELINES],
+)
 def test_pipeline_shows_every_stage(name, capsys):
     supply(name)
     assert main(["fit", "--config", name, "--dry_run"]) == 0
@@ -264,3 +289,46 @@ def test_pipeline_of_world_models_trains(name, tmp_path, capsys):
     for stage in ("collect", "vision", "memory", "controller"):
         assert (run / stage / "product" / "product.json").is_file()
     assert "eval/return" in (run / "controller" / "metrics.csv").read_text()
+
+
+def test_games_are_one_template_and_one_table():
+    """Every game's file is what docs/make_games.py writes, and the sweep names all of them."""
+    for name, text in load_file("docs/make_games.py").files().items():
+        assert (FOLDER / "mbarc" / name).read_text() == text, "run docs/make_games.py"
+    assert yaml.safe_load((FOLDER / "sweep" / "atari100k.yaml").read_text())["grid"]["config"] == GAMES
+
+
+TINY = {
+    "explore": ["run.env_steps=128"],
+    "collect": ["run.env_steps=64"],
+    "world": ["run.updates=2", "run.eval_every=2", "data.batch_size=2", "model.checked=8"],
+    "reward": ["run.updates=2", "run.eval_every=2", "model.checked=20"],
+    "policy": [
+        "run.updates=1",
+        "run.eval_every=1",
+        "run.eval_episodes=1",
+        "data.num_envs=2",
+        "data.rollout_steps=4",
+    ],
+}
+
+
+def test_pipeline_of_mbarc_trains_and_is_played_in_the_dream(tmp_path, capsys):
+    """The demo in all its cycles, each stage cut short; then the policy plays the real game and the dream."""
+    flags = [f"--stages.{stage}.{flag}" for stage, given in TINY.items() for flag in given]
+    flags += [
+        "--stages.explore.data.num_envs=2",
+        "--stages.collect.data.num_envs=2",
+        "--log.tensorboard=false",
+    ]
+    film = "--stages.world.trainer.callbacks=[{class_path: RecordDream, init_args: {every: 2, length: 4}}]"
+    assert main(["fit", "--config", "mbarc/demo", "--name", "try", *flags, film]) == 0, (
+        capsys.readouterr().err
+    )
+    run = tmp_path / "lightning_logs" / "try"
+    assert list((run / "world-1" / "videos").glob("dream-*.mp4"))
+    assert not (run / "explore-1").exists() and (run / "policy-3" / "product" / "product.json").is_file()
+    for where in ("real", "dream"):
+        code = main(["play", str(run / "policy-3"), "--episodes", "2", "--data.play_in", where, "--no_video"])
+        assert code == 0, capsys.readouterr().err
+    assert main(["test", str(run / "world-3")]) == 0 and "open_loop" in capsys.readouterr().out

@@ -6,6 +6,7 @@ from rl_lightning.callbacks.closing import Close
 from rl_lightning.callbacks.control import Control
 from rl_lightning.callbacks.debug import Debug
 from rl_lightning.callbacks.defaults import default_callbacks
+from rl_lightning.callbacks.dream import RecordDream
 from rl_lightning.callbacks.evaluation import Evaluate
 from rl_lightning.callbacks.guard import Guard
 from rl_lightning.callbacks.loggers import LogConfig, make_loggers
@@ -25,6 +26,7 @@ __all__ = [
     "LogConfig",
     "Phases",
     "Progress",
+    "RecordDream",
     "RecordVideo",
     "SaveCheckpoints",
     "default_callbacks",

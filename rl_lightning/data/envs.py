@@ -8,6 +8,7 @@ from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.module import RLData
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError
+from rl_lightning.functional.atari100k import game_of, human_normalized
 from rl_lightning.rollout.collect import Act, Collector
 from rl_lightning.rollout.phases import Phase
 from rl_lightning.rollout.random_actor import random_actor, with_noise
@@ -82,6 +83,13 @@ class EnvData(RLData):
                 self._eval_envs.close()
             self._eval_envs = make_envs(self.env, count, "sync", training=False)
         return self._eval_envs
+
+    def scores(self, summary: dict[str, float]) -> dict[str, float]:
+        """Of a game of Atari 100k: 0 for a random player, 1 for a human one."""
+        game = game_of(self.spec.env_id)
+        if game is None:
+            return {}
+        return {"eval/human_normalized": float(human_normalized(game, summary["eval/return"]))}
 
     def render_env(self) -> Any:
         return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)

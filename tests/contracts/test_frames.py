@@ -15,10 +15,9 @@ LEARNERS = [*WORLDS, *DREAMERS]
 every = pytest.mark.parametrize("case", LEARNERS, ids=lambda case: case.name)
 
 
-@pytest.mark.parametrize("case", [*WORLDS[2:], *DREAMERS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*WORLDS[2:], *DREAMERS[:2]], ids=lambda case: case.name)
 def test_each_optimizer_moves_its_own_parameters_and_no_others(case):
-    target = {"target_every": 1} if case.name.startswith("dqn") else {}
-    offline.test_each_optimizer_moves_its_own_parameters_and_no_others(case.but(model=target))
+    offline.test_each_optimizer_moves_its_own_parameters_and_no_others(case)
 
 
 @pytest.mark.parametrize("case", WORLDS[:2], ids=lambda case: case.name)
@@ -64,8 +63,8 @@ def test_a_collection_that_is_resumed_holds_the_same_frames(case, tmp_path):
         folder = (
             tmp_path / ("straight" if found is straight else "parts") / "checkpoints" / "replay" / "rank-0"
         )
-        log.load(found["own"]["data"]["frames"]["log"], SegmentStore(folder))
-        found["own"]["data"]["frames"]["log"].pop("segments")
+        log.load(found["own"][0]["data"]["frames"]["log"], SegmentStore(folder))
+        found["own"][0]["data"]["frames"]["log"].pop("segments")
         rows.append(log)
     test_resume.assert_same(straight, parts)
     assert all((rows[0].column(name) == rows[1].column(name)).all() for name in COLUMNS)
