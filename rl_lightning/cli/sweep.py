@@ -12,7 +12,7 @@ import yaml
 from rl_lightning.cli import yaml_io
 from rl_lightning.cli.compose import fill_variables, find
 from rl_lightning.cli.flags import Parsed, parse
-from rl_lightning.cli.sweep_config import config_of, first_point
+from rl_lightning.cli.sweep_config import check_config, config_of, first_point
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name, slug
 from rl_lightning.experiments.runs import logs_root
@@ -38,9 +38,7 @@ def sweep(words: list[str]) -> int:
     for key, value in {**definition.fixed, **first_point(definition)}.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"sweep: {key} is {value}")
-    config_of(
-        definition, first_point(definition), definition.seeds[0]
-    )  # a wrong base or key is told before anything
+    check_config(config_of(definition, first_point(definition), definition.seeds[0]), parsed)
     if parsed.has("dry_run"):
         return describe(definition)
     folder = open_folder(definition, source)

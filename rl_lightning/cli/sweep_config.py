@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 from rl_lightning.cli.compose import Config, compose, find, inline, merge, normalize
+from rl_lightning.cli.flags import Parsed
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.sweep.definition import SweepDefinition
 from rl_lightning.experiments.sweep.keys import CONFIG, full_key, nested
@@ -38,6 +39,23 @@ def config_of(definition: SweepDefinition, params: dict[str, Any], seed: int) ->
     config["seed_everything"] = seed
     config["threads"] = config.get("threads") or threads
     return config
+
+
+def check_config(config: Config, parsed: Parsed) -> None:
+    """Refuses a config that training would refuse, before anything is made."""
+    from rl_lightning.cli.fit import parse_config
+
+    if "stages" not in config:
+        parse_config(config, parsed)
+        return
+    from rl_lightning.cli.pipelines import refuse_names
+    from rl_lightning.pipeline.plan import make_plan, set_key
+
+    for job in make_plan(config, refuse_names):
+        stage = copy.deepcopy(job.config)
+        for dotted, source in job.takes.items():
+            set_key(stage, dotted, f"product of {source}")
+        parse_config(stage, parsed)
 
 
 def _configs(value: Any) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import pytest
 import yaml
 
 from rl_lightning.cli import sweep as sweeps
-from rl_lightning.cli.sweep_config import config_of
+from rl_lightning.cli.flags import parse
+from rl_lightning.cli.sweep_config import check_config, config_of
 from rl_lightning.experiments.runs import Run
 from rl_lightning.experiments.sweep.definition import read_definition
 
@@ -113,10 +115,14 @@ def test_mistakes_are_told_before_anything_is_made(rl: Rl, workdir: Path) -> Non
     write(workdir, "wrong", base_config="ppo/cartpol")
     write(workdir, "key", grid={"lr": [1]})
     write(workdir, "stage", grid={"stages.policy.model.lr": [1]})
+    write(workdir, "value", grid={"model.lr": ["fast"]})
+    write(workdir, "option", grid={"model.lrr": [1.0]})
     for name, text in (
         ("wrong", "ppo/cartpole"),
         ("key", "no key"),
         ("stage", "has no stages"),
+        ("value", "model.lr"),
+        ("option", "lr"),
         ("none", "no such"),
     ):
         result = rl("sweep", "--config", f"./{name}.yaml")
@@ -166,6 +172,15 @@ def test_whole_configs_and_pipelines_vary(workdir: Path) -> None:
     assert first["set"]["model.init_args.lr"] == 0.5 and "model.init_args.lr" not in second["set"]
     assert first["set"]["run.env_steps"] == second["set"]["run.env_steps"] == 64
     assert first["set"]["seed_everything"] == 7 and "name" not in config
+
+
+SHOWN = re.findall(r"```yml\n(.*?)```", (ROOT / "docs/sweeps.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("text", SHOWN, ids=lambda text: text.splitlines()[0].lstrip("# "))
+def test_sweeps_of_the_docs_would_train(text: str, workdir: Path) -> None:
+    definition = read_definition(yaml.safe_load(text), "s")
+    check_config(config_of(definition, sweeps.first_point(definition), 0), parse([], command="sweep"))
 
 
 def test_a_password_is_not_written_down(workdir: Path) -> None:

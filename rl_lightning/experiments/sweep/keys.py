@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.catalog import registry
 
 Config = dict[str, Any]
 HEADS = ("model", "data", "run", "trainer", "log")
@@ -56,12 +57,11 @@ def value_at(config: Config, words: list[str]) -> Any:
 
 
 def nested(config: Config, key: str, value: Any) -> Config:
-    """A config that holds one value at one key; a word where a class stands is another class."""
+    """A config that holds one value at one key; a word where a class stands, or that is one, is a class."""
     words = full_key(config, key)
     old = value_at(config, words)
-    if isinstance(value, str) and (
-        key in ("model", "data") or (isinstance(old, dict) and "class_path" in old)
-    ):
+    stands = key in ("model", "data") or (isinstance(old, dict) and "class_path" in old)
+    if isinstance(value, str) and (stands or value in registry()):
         value = {"class_path": value}
     result: Any = copy.deepcopy(value)
     for word in reversed(words):

@@ -130,9 +130,8 @@ class SweepWorker:
             return
         rows = self.ledger.rows()
         reason = ending.about.get("reason")
-        result = (
-            f"{ending.score:.6g}" if ending.score is not None else f"{ending.state}: {reason or 'pruned'}"
-        )
+        ended = f"{ending.state}: {reason}" if reason else ending.state
+        result = f"{ending.score:.6g}" if ending.score is not None else ended
         broken = [text for text, amount in ending.violations.items() if amount > 0]
         self.say(
             f"trial {job.trial.slot}: {result}"
