@@ -14,6 +14,8 @@ from rl_lightning.rollout.fitness import Fitness, Players
 from rl_lightning.seeding import derive
 from rl_lightning.types import Block
 
+EXAMINED = 64  # rollouts of a finished controller
+
 
 class Judge(Protocol):
     """Fitness [P, R] of members; the name says which luck they have, `rollouts` null: as many as the recipe says."""
@@ -60,6 +62,12 @@ class EvolveData(PlayedData):
             whole[rank :: self.world_size] = part
             self.schedule.env_step += played
         return whole
+
+    def examine(self, module: Any) -> dict[str, Any]:
+        """What the fitness says of the finished controller, to be read beside the real episodes: the gap of a dream."""
+        self.fitness.open(self.env)
+        found = self.judge(module.players(module.best[None]), "examine", EXAMINED)
+        return {"fitness": {"mean": float(found.mean()), "std": float(found.std()), "rollouts": EXAMINED}}
 
     def teardown(self, stage: str) -> None:
         super().teardown(stage)

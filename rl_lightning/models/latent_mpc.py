@@ -58,6 +58,11 @@ class LatentModel(nn.Module):
     def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """The next latent and the reward.  [B, Z], [B, A] -> [B, Z], [B]"""
 
+    def fork(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """The first step of K plans from each latent.  [N, Z], [N, K, A] -> [N K, Z], [N K]"""
+        here = latent.unsqueeze(1).expand(-1, action.shape[1], -1)
+        return self.step(here.flatten(0, 1), action.flatten(0, 1))
+
     @abstractmethod
     def propose(self, latent: Tensor, generator: torch.Generator) -> Tensor:
         """An action of the policy, with its noise.  [B, Z] -> [B, A]"""
@@ -73,11 +78,12 @@ class LatentModel(nn.Module):
     def returns(self, latent: Tensor, actions: Tensor, gamma: float, generator: torch.Generator) -> Tensor:
         """Discounted rewards of sequences, and what follows them.  [N, Z], [N, K, H, A] -> [N, K]"""
         envs, count, horizon, _ = actions.shape
-        here = latent.unsqueeze(1).expand(envs, count, -1).flatten(0, 1)
-        total, weight = here.new_zeros(len(here)), 1.0
+        total, weight = latent.new_zeros(envs * count), 1.0
         alive: Tensor | None = None
+        here, reward = self.fork(latent, actions[:, :, 0])
         for t in range(horizon):
-            here, reward = self.step(here, actions[:, :, t].flatten(0, 1))
+            if t > 0:
+                here, reward = self.step(here, actions[:, :, t].flatten(0, 1))
             total = total + weight * (reward if alive is None else reward * alive)
             weight *= gamma
             over = self.ended(here)
@@ -155,6 +161,9 @@ class SimplexModel(LatentModel):
     def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         both = torch.cat((latent, action), -1)
         return self.dynamics(both), self.number(self.reward(both))
+
+    def fork(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        return self.dynamics.forked(latent, action), self.number(self.reward.forked(latent, action))
 
     def gaussian(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-std of the policy before squashing."""

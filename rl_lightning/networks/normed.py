@@ -9,14 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.functional.activations import mish, sim_norm
 from rl_lightning.networks.ensemble import EnsembleLinear, EnsembleNorm
 
 START = 0.02  # standard deviation of the first weights
-
-
-def sim_norm(latent: Tensor, group: int) -> Tensor:
-    """Every `group` numbers become weights that sum to 1.  [..., Z] -> [..., Z]"""
-    return latent.unflatten(-1, (-1, group)).softmax(-1).flatten(-2)
 
 
 def check_groups(latent: int, group: int) -> None:
@@ -52,12 +48,19 @@ class NormedMLP(nn.Module):
             nn.init.zeros_(self.layers[-1].weight)  # type: ignore[arg-type]
 
     def forward(self, inputs: Tensor) -> Tensor:  # [..., I] -> [..., O]
-        inplace = not torch.is_grad_enabled()
+        return self._rest(self.layers[0](inputs))
+
+    def forked(self, shared: Tensor, own: Tensor) -> Tensor:
+        """For rows that begin alike: what K rows share is multiplied once.  [N, S], [N, K, T] -> [N K, O]"""
+        layer, width = self.layers[0], shared.shape[-1]
+        weight: Tensor = layer.weight  # type: ignore[assignment]
+        common = F.linear(shared, weight[:, :width], layer.bias)  # type: ignore[arg-type]
+        return self._rest((F.linear(own, weight[:, width:]) + common.unsqueeze(1)).flatten(0, 1))
+
+    def _rest(self, inputs: Tensor) -> Tensor:
         last = len(self.layers) - 1
-        for k, layer in enumerate(self.layers):
-            inputs = layer(inputs)
-            if k < last:
-                inputs = F.mish(self.norms[k](inputs), inplace=inplace)
+        for k in range(last):
+            inputs = self.layers[k + 1](mish(self.norms[k](inputs)))
         return sim_norm(self.norms[last](inputs), self.simplex) if self.simplex else inputs
 
 
@@ -85,9 +88,10 @@ class NormedEnsemble(nn.Module):
 
     def forward(self, inputs: Tensor, which: Tensor | None = None, dropping: bool = False) -> Tensor:
         """Outputs of all members, or of those named.  [B, I] -> [E, B, O]"""
-        inplace = not torch.is_grad_enabled()
         if which is not None and len(which) == self.members:
             which = None  # all of them, in whatever order
+        if not torch.is_grad_enabled() and inputs.device.type == "cpu":
+            return self._one_by_one(inputs, which)
         count = self.members if which is None else len(which)
         inputs = inputs.expand(count, -1, -1)
         last = len(self.layers) - 1
@@ -101,8 +105,21 @@ class NormedEnsemble(nn.Module):
             norm = self.norms[k]
             scale, shift = _pick(norm.weight, which), _pick(norm.bias, which)  # type: ignore[arg-type]
             inputs = torch.addcmul(shift, F.layer_norm(inputs, inputs.shape[-1:]), scale)
-            inputs = F.mish(inputs, inplace=inplace)
+            inputs = mish(inputs)
         return inputs
+
+    def _one_by_one(self, inputs: Tensor, which: Tensor | None) -> Tensor:
+        """Member after member, whose rows then stay in a core's cache; dropout is for learning alone."""
+        found = []
+        for member in range(self.members) if which is None else which.tolist():
+            rows = inputs
+            for layer, norm in zip(self.layers, [*self.norms, None], strict=True):
+                rows = torch.addmm(layer.bias[member], rows, layer.weight[member])  # type: ignore[index]
+                if norm is not None:
+                    scale, shift = norm.weight[member, 0], norm.bias[member, 0]  # type: ignore[index]
+                    rows = mish(F.layer_norm(rows, rows.shape[-1:], scale, shift))
+            found.append(rows)
+        return torch.stack(found)
 
 
 def _pick(weight: Tensor, which: Tensor | None) -> Tensor:

@@ -11,6 +11,7 @@ from rl_lightning.algorithms import TDMPC, TDMPC2
 from rl_lightning.algorithms.tdmpc2 import SIZES
 from rl_lightning.buffers.sequence import SequenceReplay
 from rl_lightning.errors import ConfigError
+from rl_lightning.functional.activations import sim_norm
 from rl_lightning.functional.latent import symexp
 from rl_lightning.models.latent_mpc import (
     LIMIT,
@@ -19,7 +20,7 @@ from rl_lightning.models.latent_mpc import (
     discount_for,
     gaussian_entropy_estimate,
 )
-from rl_lightning.networks.normed import NormedEnsemble, sim_norm
+from rl_lightning.networks.normed import NormedEnsemble
 from rl_lightning.rollout.mpc import plan_latent
 from rl_lightning.rollout.planners import MPPI
 from rl_lightning.types import EnvSpec, Sequences
@@ -174,6 +175,26 @@ def test_members_are_those_that_were_named():
     torch.nn.init.normal_(net.layers[-1].weight)
     rows = torch.randn(7, 5)
     assert torch.allclose(net(rows, torch.tensor([2, 0])), net(rows)[[2, 0]], atol=1e-6)
+
+
+def test_the_quick_ways_through_the_networks_lead_to_the_same_place():
+    """Plans fork from one latent, and value functions are asked one by one where nothing is learned."""
+    agent = small(critics=3)
+    model = agent.model
+    for net in (model.reward.layers, model.q.layers):
+        torch.nn.init.normal_(net[-1].weight)
+    for norm in model.q.norms:
+        torch.nn.init.normal_(norm.weight)
+        torch.nn.init.normal_(norm.bias)
+    latent, action = model.encode(torch.randn(2, 3)), torch.rand(2, 5, 2)
+    forked, plain = model.fork(latent, action), LatentModel.fork(model, latent, action)
+    for one, two in zip(forked, plain, strict=True):
+        assert torch.allclose(one, two, atol=1e-5)
+    rows = torch.randn(6, 10)
+    for which in (None, torch.tensor([2, 0])):
+        learned = model.q(rows, which)
+        with torch.no_grad():
+            assert torch.allclose(model.q(rows, which), learned, atol=1e-5)
 
 
 def test_the_scale_follows_the_first_step_and_never_falls_below_one():
