@@ -65,6 +65,23 @@ class LoadedPolicy:
             decoded[0] if single else decoded if isinstance(decoded[0], dict | tuple) else np.asarray(decoded)
         )
 
+    def imagine(self, horizon: int = 15, actions: Any = None) -> Any:
+        """What a world model expects after the last `act`: obs, action, reward and live, each [B, H, ...].
+
+        Args:
+            horizon: Steps to imagine.
+            actions: What is done, [B, H, ...] as the model takes it; null: what the policy would do.
+        """
+        import torch
+
+        if not hasattr(self.model, "imagine") or not self._carry:
+            raise ConfigError(
+                "imagine needs a policy with a world model (Dreamer, PlaNet), after its first act()"
+            )
+        given = None if actions is None else torch.as_tensor(actions)
+        with torch.no_grad():
+            return self.model.imagine(self._carry, horizon, given)
+
 
 def load(run: str | Path, checkpoint: str = "best") -> LoadedPolicy:
     """The policy of a run, by name or folder, on the CPU.

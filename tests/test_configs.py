@@ -71,6 +71,11 @@ TRAINED = (
     "bcq/hopper-medium",
     "diffusion_policy/detour",
     "diffusion_policy/detour-pixels",
+    "dreamer_v1/frozenlake",
+    "dreamer_v2/frozenlake",
+    "dreamer_v3/frozenlake",
+    "dreamer_v3/phases",
+    "planet/pendulum",
 )
 # Pipelines that train here, every stage cut to a few updates: one of a family.
 RUN_WHOLE = ("gormpo/demo", "gormpo/compare-halfcheetah-medium", "dice/demo", "dice/antmaze-umaze-v2")
@@ -92,7 +97,22 @@ OFFLINE += ["--data.batch_size", "16"]
 # A GRU is many small steps.
 SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.epochs", "1"]}
 
+# World models: as few rows as make a window.
+WINDOWS = ["--data.batch_size", "2", "--data.length", "4", "--data.prefill", "48", "--data.train_every", "16"]
+WINDOWS += [
+    "--data.pretrain",
+    "1",
+    "--data.num_envs",
+    "1",
+    "--data.buffer.init_args.capacity",
+    "500",
+    "--env_steps",
+    "96",
+]
+DREAMS = ("dreamer_", "planet/")
+
 # What a fragment is laid over, and what else it then needs; the rest goes onto the default of its folder.
+DREAMER_SIZES = ("1m", "12m", "25m", "50m", "100m", "200m", "400m")
 BASES: dict[str, list[str]] = {
     "buffer": ["dqn/cartpole"],
     "env": ["ppo/pong"],
@@ -102,6 +122,8 @@ BASES: dict[str, list[str]] = {
     "env/image": ["ppo/catch", "network/nature-cnn"],
     "env/image-gray": ["ppo/catch", "network/nature-cnn"],
     "env/noisy": ["sac/pendulum"],
+    **{f"overlay/dreamer-{size}": ["dreamer_v3/walker-walk"] for size in DREAMER_SIZES},
+    **{f"overlay/dreamer-{size}-pixels": ["dreamer_v3/walker-walk-pixels"] for size in DREAMER_SIZES},
     "network/lstm-cnn": ["ppo/pong"],
     "network/nature-cnn": ["ppo/pong"],
     "network/small-cnn": ["ppo/catch"],
@@ -177,7 +199,7 @@ def test_config_builds(name):
     "name", [pytest.param(n, marks=[] if n in TRAINED else pytest.mark.slow) for n in WHOLE]
 )
 def test_config_trains(name, tmp_path, capsys):
-    short = OFFLINE if supply(name) else SHORT
+    short = OFFLINE if supply(name) else [*SHORT, *WINDOWS] if name.startswith(DREAMS) else SHORT
     code = main(["fit", "--config", name, "--name", "try", *short, *SHORTER.get(name, [])])
     captured = capsys.readouterr()
     assert code == 0, captured.err

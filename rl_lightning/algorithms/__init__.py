@@ -7,6 +7,7 @@ from rl_lightning.algorithms.density import Density
 from rl_lightning.algorithms.dice import DiceGuidance
 from rl_lightning.algorithms.diffusion_policy import DiffusionPolicy
 from rl_lightning.algorithms.dqn import DQN
+from rl_lightning.algorithms.dreamer import Dreamer
 from rl_lightning.algorithms.dynamics import Dynamics
 from rl_lightning.algorithms.ensemble_mpc import EnsembleMPC
 from rl_lightning.algorithms.evolve import EvolveController
@@ -15,6 +16,7 @@ from rl_lightning.algorithms.iql import IQL
 from rl_lightning.algorithms.mdn_rnn import MDNRNN
 from rl_lightning.algorithms.module import RLModule
 from rl_lightning.algorithms.next_frame import NextFrame
+from rl_lightning.algorithms.planet import PlaNet
 from rl_lightning.algorithms.ppo import PPO
 from rl_lightning.algorithms.random import RandomPolicy
 from rl_lightning.algorithms.record import Record
@@ -44,10 +46,12 @@ __all__ = [
     "DiceGuidance",
     "DiffusionPolicy",
     "DiscreteSAC",
+    "Dreamer",
     "Dynamics",
     "EnsembleMPC",
     "EvolveController",
     "NextFrame",
+    "PlaNet",
     "RLModule",
     "RandomPolicy",
     "Record",

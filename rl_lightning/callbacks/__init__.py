@@ -7,6 +7,7 @@ from rl_lightning.callbacks.control import Control
 from rl_lightning.callbacks.debug import Debug
 from rl_lightning.callbacks.defaults import default_callbacks
 from rl_lightning.callbacks.dream import RecordDream
+from rl_lightning.callbacks.dreams import ShowDreams
 from rl_lightning.callbacks.evaluation import Evaluate
 from rl_lightning.callbacks.guard import Guard
 from rl_lightning.callbacks.loggers import LogConfig, make_loggers
@@ -29,6 +30,7 @@ __all__ = [
     "RecordDream",
     "RecordVideo",
     "SaveCheckpoints",
+    "ShowDreams",
     "default_callbacks",
     "make_loggers",
 ]

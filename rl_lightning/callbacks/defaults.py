@@ -11,6 +11,7 @@ from rl_lightning.callbacks.checkpoint import SaveCheckpoints
 from rl_lightning.callbacks.closing import Close
 from rl_lightning.callbacks.control import Control
 from rl_lightning.callbacks.debug import Debug
+from rl_lightning.callbacks.dreams import ShowDreams
 from rl_lightning.callbacks.evaluation import Evaluate
 from rl_lightning.callbacks.loggers import LogConfig
 from rl_lightning.callbacks.metrics import EmitMetrics
@@ -33,6 +34,8 @@ def default_callbacks(
     found: list[Callback] = [RecordData(report), metrics, evaluation]
     if log.videos:
         found.append(RecordVideo(str(folder), log.videos))
+    if log.dreams:
+        found.append(ShowDreams(str(folder), log.dreams))
     if debug:
         found.append(Debug(str(folder)))
     closing = Close(metrics, evaluation, saving, control)

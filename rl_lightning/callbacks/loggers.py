@@ -25,6 +25,7 @@ class LogConfig:
         entity: W&B team or user.
         mode: W&B mode, online, offline or disabled; keys come from the environment or netrc only.
         videos: Record an episode each time the clock passes a multiple of this; null never.
+        dreams: Picture what a world model dreams each time the clock passes a multiple of this; null never.
     """
 
     tensorboard: bool = True
@@ -35,6 +36,7 @@ class LogConfig:
     entity: str | None = None
     mode: str = "online"
     videos: int | None = None
+    dreams: int | None = None
 
 
 def make_loggers(

@@ -71,6 +71,7 @@ def test(words: list[str]) -> int:
         scores = data.scores({"eval/return": found["mean"]})
         more = {"scores": {k.removeprefix("eval/"): v for k, v in scores.items()}} if scores else {}
         more |= data.examine(model)
+        show_dream(data, agent.run.folder)
         if more:
             print(table("", more))
         result |= {**found, **more, "episodes": rows}
@@ -85,6 +86,16 @@ def test(words: list[str]) -> int:
     write_json(path, result)
     print(path)
     return 0
+
+
+def show_dream(data: Any, folder: Path) -> None:
+    """Of a world model that was examined: what was, what it saw and what it dreamed, beside the run."""
+    found = getattr(data, "foresight", None)
+    if found is not None:
+        from rl_lightning.rollout.dream_pictures import show
+
+        for path in show(found, folder):
+            print(path)
 
 
 def noise_grid(parsed: Parsed, agent: Agent, episodes: int) -> list[dict[str, Any]]:

@@ -12,13 +12,16 @@ from torch import Tensor
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.buffers.sequence import SequenceBuffer, SequenceReplay
 from rl_lightning.data.envs import EnvData
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.collect import Act
+from rl_lightning.models.open_loop import STEPS, Foresight, foresee, open_loop_report
+from rl_lightning.models.world_model import WorldModel
+from rl_lightning.rollout.collect import Act, Collector
 from rl_lightning.rollout.phases import Hook, Phase
 from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.types import Block, Carry, Sequences
 
+FEW = 8  # envs and rows that an examination begins with
 MOST_COLLECTED = 1000  # vector steps of one block that only collects
 
 
@@ -70,6 +73,7 @@ class SequenceData(EnvData):
         self.train_every, self.train_ratio, self.store_latents = train_every, train_ratio, store_latents
         self.replays: dict[str, SequenceBuffer] = {}
         self.drawn_from = "replay"
+        self.foresight: Foresight | None = None  # of the last examination, for pictures
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -159,6 +163,37 @@ class SequenceData(EnvData):
         """Takes the recurrent states [B, L, W] that an update found on leaving the rows it saw."""
         if self.store_latents:
             self.named(self.drawn_from).set_latents(block.batch.index, latents)
+
+    def examine(self, module: Any) -> dict[str, Any]:
+        """How well the module's world foresees: rows are played greedily, then dreamed on from their first part."""
+        world = getattr(module, "world", None)
+        if not isinstance(world, WorldModel):
+            return {}
+        context = max(2, min(self.length // 2, FEW))
+        batch = self.play_windows(module, context + STEPS[-1])
+        if batch is None:
+            return {}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.derive("examine"))
+            rows = batch._replace(**{k: getattr(batch, k).to(module.device) for k in batch._fields[:6]})
+            self.foresight = foresee(world, rows, context)
+        return open_loop_report(self.foresight)
+
+    def play_windows(self, module: Any, length: int) -> Sequences | None:
+        """Windows of fresh episodes, played greedily; None where there are too few rows."""
+        envs = make_envs(self.env, FEW, "sync", training=False)
+        training = module.training
+        module.eval()
+        try:
+            collector = Collector(envs, self.derive("examine"))
+            collector.carry = module.initial_carry(FEW)
+            buffer = SequenceReplay(FEW * 8 * length).build(self.spec, FEW, length)
+            buffer.add(collector.collect(module.player(), 3 * length, None))
+        finally:
+            envs.close()
+            module.train(training)
+        draw = torch.Generator().manual_seed(self.derive("examine"))
+        return buffer.sample(8 * FEW, draw) if buffer.ready else None
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         return super().save(store) | {

@@ -102,3 +102,33 @@ def gae(
     delta = one_step(reward, next_value, terminated, gamma) - value
     advantage = reverse_scan(delta, (gamma * lam) * _alive(done, reward))
     return advantage, advantage + value
+
+
+# Imagined trajectories: H+1 states of N rollouts, [H+1, N]. `reward[t]` is what arriving at state t gave, `live[t]` the
+# discount of going on from there (gamma, 0 where the episode is over). R_H is always the last value.
+
+
+def arrival_lambda_return(reward: Tensor, value: Tensor, live: Tensor, lam: Tensor | float) -> Tensor:
+    """Returns [H, N] of states 0 ... H-1, each without what arriving there had given (Dreamer v3).
+
+    R[t] = reward[t+1] + live[t+1] * ((1 - lam[t+1]) * value[t+1] + lam[t+1] * R[t+1])
+    """
+    assert reward.shape == value.shape == live.shape, (reward.shape, value.shape, live.shape)
+    onward = live[1:] * (lam if isinstance(lam, float) else lam[1:])
+    inputs = reward[1:] + (live[1:] - onward) * value[1:]
+    last = reward[-1:] + live[-1:] * value[-1:]
+    inputs = torch.cat((inputs[:-1], last))
+    return reverse_scan(inputs, onward)
+
+
+def state_lambda_return(reward: Tensor, value: Tensor, live: Tensor, lam: float) -> Tensor:
+    """Returns [H, N] of states 0 ... H-1, each with what arriving there had given (Dreamer v1 and v2).
+
+    R[t] = reward[t] + live[t] * ((1 - lam) * value[t+1] + lam * R[t+1])
+    """
+    assert reward.shape == value.shape == live.shape, (reward.shape, value.shape, live.shape)
+    onward = live[:-1] * lam
+    inputs = reward[:-1] + (live[:-1] - onward) * value[1:]
+    last = reward[-2:-1] + live[-2:-1] * value[-1:]
+    inputs = torch.cat((inputs[:-1], last))
+    return reverse_scan(inputs, onward)

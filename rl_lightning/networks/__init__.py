@@ -2,6 +2,7 @@
 
 from rl_lightning.networks.base import FeedForward, Network, Torso
 from rl_lightning.networks.cnn import CNN, NatureCNN, PaletteCNN, SmallCNN
+from rl_lightning.networks.laprop import LaProp
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.optim import SGD, Adafactor, Adam, AdamW, OptimizerRecipe, RMSprop
 from rl_lightning.networks.rnn import RNN
@@ -16,6 +17,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "FeedForward",
+    "LaProp",
     "NatureCNN",
     "Network",
     "OptimizerRecipe",

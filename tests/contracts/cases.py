@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import contracts.toys  # noqa: F401  (registers tests/...)
+from contracts import dream_cases
 
 from rl_lightning.algorithms import DQN, PPO, SAC, DiscreteSAC, RandomPolicy
 from rl_lightning.buffers import PrioritizedReplay, Replay
@@ -158,6 +159,7 @@ CASES = [
         slow=("q_slow.",),
         counters=("updates",),
     ),
+    *(Case(**fields) for fields in dream_cases.ROWS),
     Case("random", partial(online, env=LAKE), RandomPolicy, (), 500, None),
 ]
 BY_NAME = {case.name: case for case in CASES}
@@ -165,4 +167,12 @@ LEARNERS = [case for case in CASES if case.score is not None]
 
 # Rows whose run, stopped anywhere and resumed, must end as if it had never stopped (one for each kind of state:
 # recurrent carry, ring, priorities, frames, temperature). The contract comes with `rl resume` and reads this list.
-EXACT_RESUME = ["ppo-gru", "dqn-dueling-n-step-prioritized", "dqn-pixels", "sac", "sac-discrete"]
+EXACT_RESUME = [
+    "ppo-gru",
+    "dqn-dueling-n-step-prioritized",
+    "dqn-pixels",
+    "sac",
+    "sac-discrete",
+    "dreamer-v3",
+    "dreamer-v3-pixels-latents",
+]

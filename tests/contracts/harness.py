@@ -13,6 +13,7 @@ from lightning.pytorch import Callback, Trainer
 
 from rl_lightning.callbacks import Control, Evaluate, LogConfig, Phases, default_callbacks, make_loggers
 from rl_lightning.callbacks.control import StopAt
+from rl_lightning.data import SequenceData
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.seeding import seed_globals
 
@@ -96,11 +97,29 @@ class Bare(NamedTuple):
         for _ in range(1000):
             block = self.data.next_block()
             if block.updates:
-                return block
+                return drawn(block) if isinstance(self.data, SequenceData) else block
         raise AssertionError("no block with updates")
 
     def learn(self, block: Any) -> None:
         self.model.training_step(block, 0)
+
+
+class Drawn:
+    """Batches that a block would draw one by one, drawn now and handed out in turn, as often as they are asked for."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        self.batches, self.turn = batches, 0
+
+    def __call__(self) -> Any:
+        self.turn += 1
+        return self.batches[(self.turn - 1) % len(self.batches)]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.batches[0], name)
+
+
+def drawn(block: Any) -> Any:
+    return block._replace(batch=Drawn([block.batch() for _ in range(block.updates)]))
 
 
 def bare(case: Case, run: RunConfig | None = None, seed: int = 0) -> Bare:

@@ -18,29 +18,45 @@ class Recall(gymnasium.Env[Any, Any]):
     Args:
         cues: number of different cues.
         delay: blank steps between the cue and the question.
+        size: height and width of a picture that shows it (a bright column per cue, grey for the question); null: a row.
     """
 
-    def __init__(self, cues: int = 2, delay: int = 4) -> None:
-        self.cues, self.delay = cues, delay
-        self.observation_space = spaces.Box(0.0, 1.0, (cues + 1,), np.float32)
+    def __init__(self, cues: int = 2, delay: int = 4, size: int | None = None) -> None:
+        self.cues, self.delay, self.size = cues, delay, size
+        self.observation_space = (
+            spaces.Box(0, 255, (size, size, 1), np.uint8)
+            if size
+            else spaces.Box(0.0, 1.0, (cues + 1,), np.float32)
+        )
         self.action_space = spaces.Discrete(cues)
         self.cue = self.t = 0
 
-    def _obs(self) -> NDArray[np.float32]:
+    def _obs(self) -> NDArray[Any]:
+        if self.size:
+            return self._picture(self.size)
         obs = np.zeros(self.cues + 1, np.float32)
         if self.t == 0:
             obs[self.cue] = 1.0
         obs[-1] = float(self.t == self.delay + 1)  # the question
         return obs
 
+    def _picture(self, size: int) -> NDArray[np.uint8]:
+        frame = np.zeros((size, size, 1), np.uint8)
+        if self.t == 0:
+            width = size // self.cues
+            frame[size // 4 : -size // 4, self.cue * width : (self.cue + 1) * width] = 255
+        elif self.t == self.delay + 1:
+            frame[:] = 128
+        return frame
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
         super().reset(seed=seed)
         self.cue, self.t = int(self.np_random.integers(self.cues)), 0
         return self._obs(), {}
 
-    def step(self, action: int) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         asked = self.t == self.delay + 1
         reward = 0.0
         if asked:

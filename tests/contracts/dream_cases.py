@@ -1,0 +1,162 @@
+"""Rows of the contracts: Dreamer v1, v2, v3 and PlaNet, at sizes that learn in seconds."""
+
+from functools import partial
+from typing import Any
+
+from rl_lightning.algorithms import Dreamer, PlaNet
+from rl_lightning.buffers import PrioritizedWindows, SequenceReplay
+from rl_lightning.data import SequenceData
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.functional.imagined import StateReturns
+from rl_lightning.models.decoders import ConvDecoder, MLPDecoder
+from rl_lightning.models.dream_actors import ActorHead, OneHot, TanhNormal, TruncatedNormal
+from rl_lightning.models.encoders import ConvEncoder, MLPEncoder
+from rl_lightning.models.heads import ContinueHead, MSEHead, TwoHotHead
+from rl_lightning.models.latents import BalancedKL, CategoricalLatent, DynRepKL, FreeNatsKL, GaussianLatent
+from rl_lightning.models.return_scale import PercentileScale
+from rl_lightning.models.world_model import LatentWorld
+from rl_lightning.networks.cores import BlockGRUCore, GRUCore, NormGRUCore
+from rl_lightning.rollout.planners import CEM
+
+WIDE = 32
+V3: dict[str, Any] = {"norm": "rms", "activation": "silu"}
+
+
+def world(version: int, **parts: Any) -> LatentWorld:
+    """The world model of each version, small."""
+    made: dict[str, Any] = {
+        1: {
+            "latent": GaussianLatent(8),
+            "core": GRUCore(WIDE, WIDE),
+            "encoder": MLPEncoder([WIDE]),
+            "decoder": MLPDecoder([WIDE]),
+            "kl": FreeNatsKL(0.0, 0.1),
+            "reward": MSEHead([WIDE]),
+            "continues": ContinueHead([WIDE], weight=10.0),
+            "reward_weight": 10.0,
+        },
+        2: {
+            "latent": CategoricalLatent(4, 4, unimix=0.0),
+            "core": NormGRUCore(WIDE, WIDE, "none", "elu"),
+            "encoder": MLPEncoder([WIDE]),
+            "decoder": MLPDecoder([WIDE]),
+            "kl": BalancedKL(0.8, 0.0, 0.1),
+            "reward": MSEHead([WIDE]),
+            "continues": ContinueHead([WIDE], weight=5.0),
+            "reward_weight": 5.0,
+        },
+        3: {
+            "latent": CategoricalLatent(4, 4),
+            "core": BlockGRUCore(WIDE, WIDE, 4),
+            "encoder": MLPEncoder([WIDE], symlog=True, **V3),
+            "decoder": MLPDecoder([WIDE], symlog=True, weight=1.0, **V3),
+            "kl": DynRepKL(free=0.05),
+            "reward": TwoHotHead([WIDE]),
+            "continues": ContinueHead([WIDE], **V3),
+            **V3,
+        },
+    }[version]
+    return LatentWorld(hidden=WIDE, **{**made, **parts})
+
+
+def dreamer(version: int, discrete: bool = True, **parts: Any) -> Any:
+    """Keyword arguments of each version, as its frozenlake.yaml has them."""
+    shared = {"horizon": 5, "gamma": 0.95, "lr": 2e-3}
+    own: dict[str, Any] = {
+        1: {
+            "actor": ActorHead([WIDE], OneHot(0.0) if discrete else TanhNormal(), zero=False),
+            "critic": MSEHead([WIDE]),
+            "returns": StateReturns(from_start=False),
+            "actor_gradient": "dynamics",
+            "entropy_weight": 1e-2,
+            "slow_weight": 0.0,
+            "explore_noise": 0.2,
+        },
+        2: {
+            "actor": ActorHead([WIDE], OneHot(0.0) if discrete else TruncatedNormal(), zero=False),
+            "critic": MSEHead([WIDE]),
+            "returns": StateReturns(),
+            "actor_gradient": "reinforce" if discrete else "mix",
+            "entropy_weight": 1e-2,
+            "slow_rate": 1.0,
+            "slow_every": 20,
+            "slow_bootstrap": True,
+            "slow_weight": 0.0,
+        },
+        3: {
+            "actor": ActorHead([WIDE], **V3),
+            "critic": TwoHotHead([WIDE]),
+            "return_scale": PercentileScale(),
+            "replay_value_weight": 0.3,
+            "entropy_weight": 3e-3,
+        },
+    }[version]
+    return partial(Dreamer, **{"world": world(version), **shared, **own, **parts})
+
+
+LAKE = EnvConfig("rl/FrozenLake2x2-v0")
+PICTURES = EnvConfig("rl/Catch-v0", {"rows": 8, "columns": 8})
+windows = partial(
+    SequenceData,
+    num_envs=4,
+    batch_size=8,
+    length=8,
+    buffer=SequenceReplay(5000),
+    prefill=80,
+    train_every=4,
+    train_ratio=32.0,
+)
+THREE = (("world.",), ("actor.",), ("critic.",))
+SLOW: dict[str, Any] = {"slow": ("critic_slow.",)}
+SCALED = {**SLOW, "counters": ("updates", "scale.range")}
+CONV = {
+    "encoder": ConvEncoder(4, [1, 2], "layer", "silu"),
+    "decoder": ConvDecoder(4, [2, 1], True, 1.0, "layer", "silu"),
+}
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "name": "dreamer-v1", "data": partial(windows, env=LAKE, pretrain=5), "model": dreamer(1),
+        "optimizers": THREE, "env_steps": 1300, "score": 0.95, **SLOW, "counters": ("updates",),
+    },
+    {
+        "name": "dreamer-v2", "data": partial(windows, env=LAKE, pretrain=20), "model": dreamer(2),
+        "optimizers": THREE, "env_steps": 1400, "score": 0.95, **SLOW, "counters": ("updates",),
+    },
+    {
+        "name": "dreamer-v3", "data": partial(windows, env=LAKE, pretrain=5), "model": dreamer(3),
+        "optimizers": THREE, "env_steps": 1200, "score": 0.95, **SCALED,
+    },
+    {
+        "name": "dreamer-v3-pixels-latents",
+        "data": partial(
+            windows, env=PICTURES, pretrain=4, burn_in=2, store_latents=True, batch_size=4,
+            buffer=SequenceReplay(400, PrioritizedWindows()), train_ratio=4.0,
+        ),
+        "model": dreamer(3, world=world(3, **CONV)),
+        "optimizers": THREE, "env_steps": 400, "score": None, **SCALED,
+    },
+    {
+        "name": "dreamer-v1-continuous",
+        "data": partial(windows, env=EnvConfig("tests/Target-v0"), pretrain=4, train_ratio=8.0),
+        "model": dreamer(1, discrete=False), "optimizers": THREE, "env_steps": 400, "score": None,
+        **SLOW, "counters": ("updates",),
+    },
+    {
+        "name": "dreamer-v2-mix",
+        "data": partial(windows, env=EnvConfig("tests/Target-v0"), pretrain=20, train_ratio=8.0),
+        "model": dreamer(2, discrete=False), "optimizers": THREE, "env_steps": 400, "score": None,
+        **SLOW, "counters": ("updates",),
+    },
+    {
+        "name": "dreamer-v3-multi-discrete",
+        "data": partial(windows, env=EnvConfig("tests/Match-v0"), pretrain=4, train_ratio=8.0),
+        "model": dreamer(3), "optimizers": THREE, "env_steps": 400, "score": None, **SCALED,
+    },
+    {
+        "name": "planet",
+        "data": partial(windows, env=EnvConfig("tests/Target-v0"), pretrain=3, train_ratio=8.0),
+        "model": partial(PlaNet, world=world(1), planner=CEM(3, 16, 4, 2, noise=0.3)),
+        "optimizers": (("world.",),), "env_steps": 400, "score": None,
+    },
+]  # fmt: skip
