@@ -1,0 +1,144 @@
+"""Updates per second of Dreamer v3 at equal sizes, ours or sheeprl's; runs in the venv of whichever it times.
+
+    python dreamer_worker.py ours|sheeprl THREADS UPDATES
+
+Both learn from the same kind of rows: 16 windows of 64, 5 numbers seen, 1 continuous action, horizon 15.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+BATCH, LENGTH, HORIZON, OBS, ACTION = 16, 64, 15, 5, 1
+DETER, HIDDEN, VARIABLES, CLASSES, UNITS = 512, 64, 32, 4, 64  # the 1M preset
+WARM = 2
+
+
+def model_of_ours() -> tuple[Any, Any]:
+    from rl_lightning.algorithms.dreamer import Dreamer
+    from rl_lightning.models.decoders import MLPDecoder
+    from rl_lightning.models.dream_actors import ActorHead
+    from rl_lightning.models.encoders import MLPEncoder
+    from rl_lightning.models.heads import ContinueHead, TwoHotHead
+    from rl_lightning.models.latents import CategoricalLatent, DynRepKL
+    from rl_lightning.models.return_scale import PercentileScale
+    from rl_lightning.models.world_model import LatentWorld
+    from rl_lightning.networks.cores import NormGRUCore
+    from rl_lightning.types import EnvSpec
+
+    style: dict[str, Any] = {"norm": "layer", "activation": "silu"}
+    world = LatentWorld(
+        CategoricalLatent(VARIABLES, CLASSES),
+        NormGRUCore(DETER, HIDDEN),
+        MLPEncoder([UNITS] * 3, symlog=True, **style),
+        MLPDecoder([UNITS] * 3, symlog=True, weight=1.0, **style),
+        DynRepKL(0.5, 0.1),
+        TwoHotHead([UNITS], norm="layer"),
+        ContinueHead([UNITS], discounted=False, **style),
+        hidden=HIDDEN,
+        **style,
+    )
+    actor, critic = ActorHead([UNITS] * 3, **style), TwoHotHead([UNITS] * 3, norm="layer")
+    spec = EnvSpec("bench", (OBS,), action_shape=(ACTION,), action_low=(-1.0,), action_high=(1.0,))
+    model = Dreamer(spec, world, actor, critic, return_scale=PercentileScale(), horizon=HORIZON)
+    return model, spec
+
+
+def ours(updates: int) -> float:
+    import torch
+
+    from rl_lightning.types import Sequences
+
+    model, _ = model_of_ours()
+    optimizers = model.configure_optimizers()
+    model.raw_optimizers = lambda: optimizers  # type: ignore[method-assign]
+    flags = torch.zeros(BATCH, LENGTH)
+    first = torch.rand(BATCH, LENGTH) < 0.01
+    action = torch.rand(BATCH, LENGTH, ACTION) * 2 - 1
+    batch = Sequences(
+        torch.randn(BATCH, LENGTH, OBS), action, torch.randn(BATCH, LENGTH), flags, flags, first
+    )
+    return timed(lambda: model.update(batch), updates)
+
+
+def sheeprl(updates: int) -> float:
+    """Its own train(), on its own agent, without its loop around it."""
+    import gymnasium
+    import numpy as np
+    import torch
+    from hydra import compose, initialize_config_module
+    from lightning.fabric import Fabric
+    from sheeprl.algos.dreamer_v3 import dreamer_v3
+    from sheeprl.algos.dreamer_v3.agent import build_agent
+    from sheeprl.algos.dreamer_v3.utils import Moments
+    from sheeprl.utils.utils import dotdict
+
+    size = [
+        f"algo.world_model.recurrent_model.recurrent_state_size={DETER}",
+        f"algo.world_model.transition_model.hidden_size={HIDDEN}",
+        f"algo.world_model.representation_model.hidden_size={HIDDEN}",
+        f"algo.world_model.stochastic_size={VARIABLES}",
+        f"algo.world_model.discrete_size={CLASSES}",
+        f"algo.dense_units={UNITS}",
+        "algo.mlp_layers=3",
+        f"algo.horizon={HORIZON}",
+        "algo.mlp_keys.encoder=[state]",
+        "algo.mlp_keys.decoder=[state]",
+        "algo.cnn_keys.encoder=[]",
+        "algo.cnn_keys.decoder=[]",
+        "env=gym",
+        "env.id=Pendulum-v1",
+        "metric.log_level=0",
+    ]
+    with initialize_config_module("sheeprl.configs", version_base="1.3"):
+        from omegaconf import OmegaConf
+
+        cfg = dotdict(OmegaConf.to_container(compose("config", ["exp=dreamer_v3", *size]), resolve=True))
+    fabric = Fabric(accelerator="cpu", devices=1)
+    space = gymnasium.spaces.Dict({"state": gymnasium.spaces.Box(-1.0, 1.0, (OBS,), np.float32)})
+    world, actor, critic, target, _ = build_agent(fabric, (ACTION,), True, cfg, space)
+    optimizers = [torch.optim.Adam(part.parameters(), 1e-4) for part in (world, actor, critic)]
+    wrapped = fabric.setup_optimizers(*optimizers)
+    moments = Moments(0.99, 1.0, 0.05, 0.95)
+    rows = {
+        "state": torch.randn(LENGTH, BATCH, OBS),
+        "actions": torch.rand(LENGTH, BATCH, ACTION) * 2 - 1,
+        "rewards": torch.randn(LENGTH, BATCH, 1),
+        "terminated": torch.zeros(LENGTH, BATCH, 1),
+        "truncated": torch.zeros(LENGTH, BATCH, 1),
+        "is_first": (torch.rand(LENGTH, BATCH, 1) < 0.01).float(),
+    }
+
+    def update() -> None:
+        dreamer_v3.train(
+            fabric, world, actor, critic, target, *wrapped, {k: v.clone() for k, v in rows.items()},
+            None, cfg, True, (ACTION,), moments,
+        )  # fmt: skip
+
+    return timed(update, updates)
+
+
+def timed(update, updates: int) -> float:  # type: ignore[no-untyped-def]
+    """Updates per second after a warm-up."""
+    for _ in range(WARM):
+        update()
+    begin = time.perf_counter()
+    for _ in range(updates):
+        update()
+    return updates / (time.perf_counter() - begin)
+
+
+def main() -> None:
+    import torch
+
+    who, threads, updates = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    print(json.dumps({"rate": (ours if who == "ours" else sheeprl)(updates)}))
+
+
+if __name__ == "__main__":
+    main()
