@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rl_lightning.buffers.frame_log import FrameLog
+from rl_lightning.buffers.frame_log import COLUMNS, FrameLog
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.types import EnvSpec
@@ -79,12 +79,23 @@ def put_frames(target: Path, generation: Path, states: list[dict[str, Any]]) -> 
             for record in part["segments"]:
                 _link(about["folder"] / record["file"], target)
     for rank, state in enumerate(own):
+        folder = generation.parent / "replay" / f"rank-{rank}"
         for record in state["log"]["segments"]:
-            _link(generation.parent / "replay" / f"rank-{rank}" / record["file"], target)
-        parts.append(state["log"])
-    text = json.dumps({"spec": own[0]["spec"], "parts": parts}, indent=1)
-    (target / FRAMES).write_text(text)
-    return hashlib.sha256(text.encode()).hexdigest()  # segments are named by their content
+            _link(folder / record["file"], target)
+        parts.append({**state["log"], "sha256": content_hash(state["log"], folder)})
+    (target / FRAMES).write_text(json.dumps({"spec": own[0]["spec"], "parts": parts}, indent=1))
+    together = json.dumps([own[0]["spec"], [part["sha256"] for part in parts]])
+    return hashlib.sha256(together.encode()).hexdigest()
+
+
+def content_hash(log: dict[str, Any], folder: Path) -> str:
+    """Of the rows of a collection, however many segments they were saved in: a stop in between changes nothing."""
+    store, found = SegmentStore(folder), {name: hashlib.sha256() for name in COLUMNS}
+    for record in log["segments"]:
+        for name, rows in store.read(record).items():
+            found[name].update(rows.numpy().tobytes())
+    whole = [log["count"], log["parts"], *(each.hexdigest() for each in found.values())]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
 def _link(source: Path, folder: Path) -> None:

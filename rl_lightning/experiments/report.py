@@ -10,6 +10,7 @@ from typing import Any
 
 from rl_lightning.errors import ResumeError
 from rl_lightning.experiments import svg
+from rl_lightning.experiments.atari_table import METRIC, atari_tables
 from rl_lightning.experiments.compare import Comparison
 from rl_lightning.experiments.report_page import RunPart, page
 from rl_lightning.experiments.runs import Run, now
@@ -31,6 +32,8 @@ def report(result: Comparison, groups: Mapping[str, Sequence[Run]], title: str |
         tables: list[Table] = [first]
         if len(result.names) > 2:
             tables.append(improvement_table(result, metric))
+        if metric == METRIC:
+            tables += atari_tables(groups)
         scores.append((metric, svg.curves(result.bands[metric], metric), tables))
     told = {note for _, _, tables in scores for table in tables for note in table.notes}
     runs: dict[Path, Run] = {run.folder: run for members in groups.values() for run in members}

@@ -1,0 +1,135 @@
+"""A world and its reward head learn a small game; the whole cycle learns to play it without ever training in it."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from contracts.frame_cases import RECIPE, SMALL, frames_product, world_product
+from contracts.harness import fit, weights
+
+from rl_lightning.algorithms import NextFrame, RewardHead
+from rl_lightning.buffers.sampling import ClassBalancedSampler
+from rl_lightning.cli import main
+from rl_lightning.data import FrameWindows, RewardSteps, SimulatedData
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.transforms import Indexed, Stack
+from rl_lightning.errors import ConfigError, DataError
+from rl_lightning.experiments.runs import Run
+from rl_lightning.models.frame_checks import reward_scores
+from rl_lightning.models.provided import load_provided
+from rl_lightning.networks import Adam
+from rl_lightning.rollout.schedule import RunConfig
+from tests.contracts.cases import Case
+
+GOOD = {"dropout": 0.0, "middle_dropout": 0.0, "bits": 0, "width": 16, "embedding": 6}
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory) -> str:
+    return frames_product(tmp_path_factory.mktemp("frames") / "collect", steps=600)
+
+
+def case(frames: str, **model) -> Case:
+    def data(**more):
+        return FrameWindows(SMALL, frames, **{"length": 4, "batch_size": 16, "updates_per_block": 5, **more})
+
+    def make(spec, **more):
+        network = RECIPE(**{**GOOD, **model.pop("network", {})})
+        given = {
+            "optimizer": Adam(eps=1e-5),
+            "lr": 2e-3,
+            "value_weight": 0.05,
+            "decay_steps": 100,
+            "input_noise": 0.0,
+        }
+        return NextFrame(spec, network=network, **{**given, **model, **more})
+
+    return Case("world", data, make, (("world.",),), 0, None)
+
+
+def test_a_world_is_learned_with_its_ends_and_joint_rewards(frames):
+    """Online: the head learns along with the world. Copying the last frame would score 0."""
+    torch.set_num_threads(1)
+    done = fit(case(frames, network={"reward_head": "spatial", "ends": True}), RunConfig(updates=70))
+    model = done.model.eval()
+    with torch.no_grad():
+        found = model.assess(done.data)
+        window = done.data.holdout_windows(200, 1)
+        assert window is not None
+        features = model.world.features(window.stack, window.action[:, 0])
+        ends = model.world.end(features.fin) > 0
+    assert found["eval/changed_accuracy"] > 0.9 and found["eval/score"] == found["eval/changed_accuracy"]
+    assert (ends == window.terminated[:, 0]).float().mean() > 0.95
+    assert found["eval/recall_minus"] > 0.5 and found["eval/copy_accuracy"] < 0.95
+    assert int(model.gradient_steps) == 70 * 4
+
+
+def test_a_window_too_long_is_told_with_what_there_is(frames):
+    with pytest.raises(DataError, match="the longest has 4"):
+        fit(case(frames).but(data={"length": 9}), RunConfig(updates=1))
+
+
+def test_a_head_learns_on_a_world_that_stays_as_it_is(frames, tmp_path):
+    world = world_product(tmp_path / "world")
+    before = {name: value.clone() for name, value in load_provided(world, "world").state_dict().items()}
+
+    def data():
+        return RewardSteps(SMALL, frames, ClassBalancedSampler(), batch_size=32, updates_per_block=10)
+
+    made = Case("head", data, lambda spec: RewardHead(spec, world, optimizer=Adam(), lr=5e-3), ((),), 0, None)
+    done = fit(made, RunConfig(updates=150))
+    assert set(weights(done.model)) == {"class_weight", *(f"head.{n}" for n in done.model.head.state_dict())}
+    after = done.model.world.state_dict()
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    with torch.no_grad():
+        found = done.model.eval().assess(done.data)
+    assert found["eval/recall_zero"] > 0.9 and found["eval/score"] > 0.6
+    offered = done.model.provides()["reward"]
+    assert offered.prefix == "head." and offered.init_args["levels"] == 1
+
+
+def test_scores_of_rewards_by_hand():
+    label, told = torch.tensor([0, 1, 1, 1, 2, 2]), torch.tensor([0, 1, 1, 2, 2, 1])
+    found = reward_scores(told, label)
+    assert found["eval/recall_minus"] == 1.0 and found["eval/recall_plus"] == 0.5
+    assert found["eval/recall_zero"] == pytest.approx(2 / 3) and found["eval/precision_plus"] == 0.5
+    assert found["eval/score"] == pytest.approx((1.0 + 2 / 3 + 0.5) / 3) and found["eval/rewards"] == 3.0
+
+
+def test_a_dream_needs_a_reward_and_its_own_game(frames, tmp_path):
+    silent = tmp_path / "silent"
+    world_product(silent)
+    data = SimulatedData(SMALL, str(silent), frames, num_envs=2)
+    assert data.dream_envs(2).reset(seed=0)[0].shape == (2, 2, 5, 5)
+    other = EnvConfig("rl/Catch-v0", {"rows": 5, "columns": 6}, transforms=[Indexed(), Stack(2)])
+    with pytest.raises(ConfigError, match="this run has"):
+        SimulatedData(other, str(silent), frames).dream_envs(2)
+    with pytest.raises(ConfigError, match="provides world; a reward is needed here"):
+        SimulatedData(SMALL, str(silent), frames, reward=str(silent)).dream_envs(2)
+
+
+def catch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **config) -> float:
+    """The score of the last policy, trained in simulation alone."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("RL_LOGS", "RL_RUN_DIR"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    (tmp_path / "catch.yaml").write_text(
+        yaml.safe_dump({"extends": "mbarc/catch", "name": "catch", **config})
+    )
+    assert main(["fit", "--config", "./catch.yaml", "--log.tensorboard", "false"]) == 0
+    run = tmp_path / "lightning_logs" / "catch"
+    policies = sorted(run.glob("policy*"))
+    return float(Run(policies[-1]).read()["best"])
+
+
+def test_catch_is_learned_in_the_dream_in_a_minute(tmp_path, monkeypatch):
+    """One cycle: from -0.8 (random) to far above it in the real game, which only ever gave frames."""
+    assert catch(tmp_path, monkeypatch, cycles=1) > 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_catch_is_mastered_in_the_dream(seed, tmp_path, monkeypatch):
+    assert catch(tmp_path, monkeypatch, shared={"seed_everything": seed}) >= 0.9
