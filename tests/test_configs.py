@@ -349,8 +349,8 @@ def test_pipeline_of_mbarc_trains_and_is_played_in_the_dream(tmp_path, capsys):
     )
     run = tmp_path / "lightning_logs" / "try"
     assert list((run / "world-1" / "videos").glob("dream-*.mp4"))
-    assert not (run / "explore-1").exists() and (run / "policy-3" / "product" / "product.json").is_file()
+    assert not (run / "explore-1").exists() and (run / "policy-2" / "product" / "product.json").is_file()
     for where in ("real", "dream"):
-        code = main(["play", str(run / "policy-3"), "--episodes", "2", "--data.play_in", where, "--no_video"])
+        code = main(["play", str(run / "policy-2"), "--episodes", "2", "--data.play_in", where, "--no_video"])
         assert code == 0, capsys.readouterr().err
-    assert main(["test", str(run / "world-3")]) == 0 and "open_loop" in capsys.readouterr().out
+    assert main(["test", str(run / "world-2")]) == 0 and "open_loop" in capsys.readouterr().out

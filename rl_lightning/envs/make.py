@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode
 from rl_lightning.envs.noise import Noise
 from rl_lightning.envs.record import EpisodeRecord, chain
 from rl_lightning.envs.registry import ALLOWED_IMPORTS, build_base
-from rl_lightning.envs.transforms import AtariPreset, Transform
+from rl_lightning.envs.transforms import AtariFrames, AtariPreset, Transform
 from rl_lightning.envs.vector import Envs, SerialEnvs
 from rl_lightning.envs.workers import AsyncEnvs
 from rl_lightning.envs.wrappers import FrameStack, RepeatedAction
@@ -177,7 +177,7 @@ def _native(config: EnvConfig, num_envs: int, render_mode: str | None, training:
         raise ConfigError(f"vectorization 'native' is for ALE/... ids, not {config.id}; use sync or async")
     if render_mode is not None:
         raise ConfigError("vectorization 'native' cannot render; use sync")
-    presets = [recipe for recipe in config.transforms if isinstance(recipe, AtariPreset)]
+    presets = [recipe for recipe in config.transforms if isinstance(recipe, AtariPreset | AtariFrames)]
     if (
         len(presets) != 1
         or len(config.transforms) != 1
@@ -185,8 +185,10 @@ def _native(config: EnvConfig, num_envs: int, render_mode: str | None, training:
         or config.action_repeat != 1
     ):
         raise ConfigError(
-            "vectorization 'native' takes exactly one transform, AtariPreset, and no noise or repeat"
+            "vectorization 'native' takes exactly one transform, AtariPreset or AtariFrames, and no noise or repeat"
         )
-    from rl_lightning.envs.atari import native_envs
+    from rl_lightning.envs.atari import native_envs, native_frames
 
+    if isinstance(presets[0], AtariFrames):
+        return native_frames(config.id, config.kwargs, presets[0], num_envs, config.max_episode_steps)
     return native_envs(config.id, config.kwargs, presets[0], num_envs, training, config.max_episode_steps)

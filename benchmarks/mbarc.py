@@ -1,0 +1,239 @@
+"""MBARC at full size: imagined steps with 16 agents, training on batches of 4, collecting, memory and arithmetic.
+
+    python benchmarks/mbarc.py                    everything, three rounds, contenders in turn
+    python benchmarks/mbarc.py --threads 2        as the bars are stated
+    python benchmarks/mbarc.py --quick            does it run?
+
+Bars: imagined steps 1.5 times the plain way at an equal network (rgb256), 3 times with palette output; a training
+batch 1.3 times; 100k steps in at most 1 GB; collecting at 85 % of the env's own rate. The original is not ours to run:
+`plain` is its arithmetic written out anew, on our own network so that both compute the same: channels first, dropout
+left on while imagining, one sample after the other into and out of the network, every agent's frames pickled to a
+process and back, Adafactor in a loop over single tensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from rl_lightning.algorithms.next_frame import NextFrame
+from rl_lightning.buffers.frame_log import FrameLog
+from rl_lightning.envs.make import EnvConfig, make_envs
+from rl_lightning.envs.transforms import AtariFrames
+from rl_lightning.functional.frames import clipped_frame_loss
+from rl_lightning.models.next_frame import FrameWorld, NextFramePredictor
+from rl_lightning.rollout.collect import Collector
+from rl_lightning.rollout.random_actor import random_actor
+from rl_lightning.rollout.simulated_env import SimulatedEnvs, Starts
+from rl_lightning.types import EnvSpec, FrameWindow
+
+AGENTS, BATCH = 16, 4
+# Updates, sizes and samples of a whole game, for the estimate of its hours.
+WORLD_STEPS, HEAD_SAMPLES, SIM_STEPS = 255_000, 720_000, 15_200_000
+GPU_FLOPS = 30e12  # sustained in bf16 on one of today's data-centre GPUs: an assumption, not a measurement
+
+
+def spec(colors: int) -> EnvSpec:
+    channels = 1 if colors else 3
+    return EnvSpec("ALE/Freeway-v5", (4 * channels, 105, 80), "uint8", "discrete", (), (3,), frames=4)
+
+
+def world(colors: int) -> FrameWorld:
+    torch.manual_seed(0)
+    made = NextFramePredictor(colors=colors, norm="instance", reward_head="spatial").build(spec(colors))
+    made.certain.fill_(1.0)
+    return made
+
+
+class AnyStart:
+    """Random frames; what they show does not matter to the clock."""
+
+    def __init__(self, shape: tuple[int, ...], colors: int) -> None:
+        self.frames = torch.randint(colors or 256, (64, *shape), dtype=torch.uint8)
+
+    def draw(self, count: int, generator: torch.Generator) -> Starts:
+        nothing = torch.zeros(count, 0)
+        stacks = self.frames[torch.randint(64, (count,), generator=generator)]
+        return Starts(stacks, stacks[:, None][:, :0], nothing.long(), nothing.bool())
+
+    def first(self) -> Starts:
+        return self.draw(1, torch.Generator().manual_seed(0))
+
+
+def imagine(colors: int, steps: int) -> float:
+    """Imagined env steps per second, all agents in one pass."""
+    about = spec(colors)
+    envs = SimulatedEnvs(world(colors).eval(), None, AnyStart(about.obs_shape, colors), about, AGENTS, 50)
+    envs.reset(seed=0)
+    actions = np.random.default_rng(0).integers(3, size=(steps + 1, AGENTS))
+    envs.step(actions[0])
+    began = time.perf_counter()
+    for action in actions[1:]:
+        envs.step(action)
+    return steps * AGENTS / (time.perf_counter() - began)
+
+
+def imagine_plain(steps: int) -> float:
+    net = world(0).to(memory_format=torch.contiguous_format).train()  # type: ignore[call-overload]
+    stacks = torch.randint(256, (AGENTS, 12, 105, 80), dtype=torch.uint8)
+    began = 0.0
+    for t in range(steps + 1):
+        if t == 1:
+            began = time.perf_counter()
+        with torch.no_grad():
+            rows = torch.stack([s.float() / 255.0 for s in stacks])  # one by one, as it is written
+            rows = torch.stack(
+                [torch.stack([(p - p.mean()) / p.std().clamp(min=0.0109) for p in r]) for r in rows]
+            )
+            found = net.net(rows.contiguous(), torch.zeros(AGENTS, dtype=torch.long), None, 1.0, 1.0, None)
+            logits = net.frame_logits(found)
+            assert net.reward is not None
+            reward = net.reward(found.mid, found.fin).argmax(-1) - 1
+            frame = logits.argmax(1).to(torch.uint8)
+        stacks = torch.cat([stacks[:, 3:], frame], 1)
+        for n in range(AGENTS):  # to the agent's own process and back
+            sent = pickle.loads(pickle.dumps((stacks[n].float().numpy(), float(reward[n]))))
+            pickle.loads(pickle.dumps(sent))
+    return steps * AGENTS / (time.perf_counter() - began)
+
+
+def windows(colors: int, length: int) -> FrameWindow:
+    channels, top = (1, colors) if colors else (3, 256)
+    stack = torch.randint(top, (BATCH, 4 * channels, 105, 80), dtype=torch.uint8)
+    frame = torch.randint(top, (BATCH, length, channels, 105, 80), dtype=torch.uint8)
+    zeros, none = torch.zeros(BATCH, length), torch.zeros(BATCH, 0)
+    return FrameWindow(
+        stack,
+        frame,
+        zeros.long(),
+        zeros,
+        zeros.bool(),
+        zeros,
+        zeros.bool(),
+        stack[:, None][:, :0],
+        none.long(),
+        none.bool(),
+    )
+
+
+def train(colors: int, batches: int) -> float:
+    """Batches of 4 per second, each with its gradient step."""
+    recipe = NextFramePredictor(colors=colors, norm="instance")
+    model = NextFrame(spec(colors), network=recipe)
+    optimizer = model.configure_optimizers()
+    model.raw_optimizers = lambda: [optimizer]  # type: ignore[method-assign]
+    model.gradient_steps.fill_(22_250)  # the latent is in full use
+    model.update(windows(colors, 1))
+    began = time.perf_counter()
+    model.update(windows(colors, batches))
+    return batches / (time.perf_counter() - began)
+
+
+def train_plain(batches: int) -> float:
+    net = NextFramePredictor(colors=0, norm="instance").build(spec(0))
+    net = net.to(memory_format=torch.contiguous_format).train()  # type: ignore[call-overload]
+    optimizer = torch.optim.Adafactor(net.parameters(), 0.01, eps=(1e-15, 1e-3), foreach=False)
+    window = windows(0, batches + 1)
+    stack, began = window.stack, 0.0
+    for t in range(batches + 1):
+        if t == 1:
+            began = time.perf_counter()
+        rows = torch.stack([s.float() / 255.0 for s in stack])
+        noisy = torch.stack([torch.where(torch.rand_like(r) < 0.95, r, r.median()) for r in rows])
+        rows = torch.stack(
+            [torch.stack([(p - p.mean()) / p.std().clamp(min=0.0109) for p in r]) for r in noisy]
+        )
+        target = window.frame[:, t].float() / 255.0
+        found = net.net(rows.contiguous(), window.action[:, t], target, 1.0, 0.8, None)
+        logits = net.frame_logits(found)
+        loss = (
+            clipped_frame_loss(logits, window.frame[:, t], 0.03)
+            + found.value.square().mean()
+            + found.latent_loss / 50
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        stack = torch.cat([stack[:, 3:], logits.detach().argmax(1).to(torch.uint8)], 1)
+    return batches / (time.perf_counter() - began)
+
+
+def collecting(steps: int) -> tuple[float, float]:
+    """Agent steps per second of the env alone, and of collecting from it into a log of frames."""
+    config = EnvConfig("ALE/Freeway-v5", transforms=[AtariFrames()])
+    envs = make_envs(config, 8, "native")
+    envs.reset(seed=0)
+    actions = np.random.default_rng(0).integers(3, size=(steps, 8))
+    began = time.perf_counter()
+    for action in actions:
+        envs.native.step(action)  # type: ignore[attr-defined]
+    alone = 8 * steps / (time.perf_counter() - began)
+    log, collector = FrameLog(envs.env_spec, 8 * steps + 64), Collector(envs, 0)
+    began = time.perf_counter()
+    log.add(collector.collect(random_actor(envs.env_spec), steps, torch.Generator().manual_seed(0)))
+    return alone, 8 * steps / (time.perf_counter() - began)
+
+
+def arithmetic(colors: int) -> float:
+    """GFLOP of one imagined step of one agent."""
+    net = world(colors).eval()
+    stack = torch.zeros(1, *spec(colors).obs_shape, dtype=torch.uint8)
+    with FlopCounterMode(display=False) as counter:
+        net.foretell(stack, torch.zeros(1, dtype=torch.long), None, None, None)
+    return counter.get_total_flops() / 1e9
+
+
+def hours(gflop: float) -> float:
+    """Of a whole game on one GPU, from arithmetic alone: a training step costs three forward passes."""
+    total = WORLD_STEPS * BATCH * 3 * gflop + HEAD_SAMPLES * gflop + SIM_STEPS * gflop
+    return total * 1e9 / GPU_FLOPS / 3600
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    steps, rounds = (1, 1) if given.quick else (6, given.rounds)
+    rows: dict[str, Callable[[], Any]] = {
+        "imagine, plain": lambda: imagine_plain(steps),
+        "imagine, rgb256": lambda: imagine(0, steps),
+        "imagine, palette": lambda: imagine(128, steps),
+        "train, plain": lambda: train_plain(steps),
+        "train, rgb256": lambda: train(0, steps),
+        "train, palette": lambda: train(128, steps),
+    }
+    found: dict[str, list[float]] = {name: [] for name in rows}
+    for _ in range(rounds):
+        for name, measure in rows.items():
+            found[name].append(measure())
+    middle = {name: statistics.median(values) for name, values in found.items()}
+    for name, value in middle.items():
+        kind = name.split(",")[0]
+        unit = "env steps/s" if kind == "imagine" else "batches/s"
+        print(f"{name:<18} {value:8.2f} {unit}  {value / middle[f'{kind}, plain']:.2f} times plain")
+    log = FrameLog(spec(128), 102_400)
+    print(f"frames of 102,400 steps: {log.nbytes() / 1e9:.2f} GB")
+    for name, colors in (("rgb256", 0), ("palette", 128)):
+        gflop = arithmetic(colors)
+        print(f"{name}: {gflop:.2f} GFLOP an imagined step; a game is about {hours(gflop):.1f} h of pure arithmetic "
+              f"at {GPU_FLOPS / 1e12:.0f} TFLOP/s (estimated, launches not counted)")  # fmt: skip
+    alone, collected = collecting(50 if given.quick else 1000)
+    print(f"collecting: {collected:.0f} agent steps/s, {collected / alone:.0%} of the env's own {alone:.0f}")
+
+
+if __name__ == "__main__":
+    main()
