@@ -12,6 +12,7 @@ from rl_lightning.cli.options import OWN_SWITCHES
 from rl_lightning.cli.results import note_result
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.experiments.runs import Run, now, resolve, write_json
+from rl_lightning.experiments.select import last_stage
 from rl_lightning.pipeline.moved import at_home
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def load(parsed: Parsed, which: str, episodes: int | None) -> Agent:
 
     if len(parsed.words) > 1:
         raise ConfigError(f"one run at a time, not {len(parsed.words)}")
-    run = resolve(parsed.words[0]) if parsed.words else None
+    run = last_stage(resolve(parsed.words[0])) if parsed.words else None
     if run is None and not parsed.all("config"):
         raise ConfigError("which agent? Give a run or --config NAME")
     checkpoint = None

@@ -181,7 +181,14 @@ def train(
             shutil.rmtree(run.folder, ignore_errors=True)  # made a moment ago, and nothing was trained in it
         raise
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
-    return training.fit()
+    try:
+        return training.fit()
+    except ConfigError:
+        if (
+            fresh and not run.generations()
+        ):  # refused while things were set up: nothing was trained here either
+            shutil.rmtree(run.folder, ignore_errors=True)
+        raise
 
 
 def start_record(run: Run, cli: RLCLI, saved: Config, parsed: Parsed) -> None:

@@ -14,7 +14,8 @@ RUN_KEYS = (
     "name", "tags", "env_steps", "updates", "eval_every", "eval_episodes",
     "save_every", "save_minutes", "keep_every", "max_time",
 )  # fmt: skip
-SHORT = {key: f"run.{key}" for key in RUN_KEYS} | {"seed": "seed_everything"}
+ALSO = {"seed": "seed_everything", "total_timesteps": "run.env_steps"}  # as other libraries call them
+SHORT = {key: f"run.{key}" for key in RUN_KEYS} | ALSO
 GROUPS = ("model", "data", "run", "trainer", "log")
 TOP = (*GROUPS, "seed_everything", "threads", "ckpt_path", "resume_mode")
 
@@ -101,6 +102,8 @@ def parse(
             continue
         if given is None and queue and not queue[0].startswith("--"):
             given = queue.pop(0)
+        if name == "seed" and "seeds" in takes and re.search(r"\d\s*[,-]", given or ""):
+            name = "seeds"  # several
         if name in takes:
             if given is None:
                 raise ConfigError(f"--{name} needs a value")

@@ -70,6 +70,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return getattr(error, "exit_code", 1)
 
 
+ELSEWHERE = {  # what other tools call it
+    "train": "fit", "run": "fit", "evaluate": "test", "eval": "test", "analyze": "report", "tune": "sweep",
+    "ls": "list", "runs": "list", "info": "show", "rm": "cleanup", "clean": "cleanup", "continue": "resume",
+}  # fmt: skip
+
+
 def dispatch(words: list[str]) -> int:
     command = words[0] if words else "--help"
     if command in ("-h", "--help", "help"):
@@ -81,7 +87,9 @@ def dispatch(words: list[str]) -> int:
     if command not in COMMANDS:
         from rl_lightning.experiments.names import did_you_mean
 
+        meant = ELSEWHERE.get(command)
         hint = did_you_mean(command, COMMANDS) or f"; one of: {', '.join(COMMANDS)}"
+        hint = f"; did you mean '{meant}'?" if meant else hint
         raise ConfigError(f"rl has no command '{command}'{hint}")
     if {"-h", "--help"} & set(words[1:]):
         print(texts.command(command, words[1:]))

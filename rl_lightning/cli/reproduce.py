@@ -19,14 +19,15 @@ def reproduce(words: list[str]) -> int:
     check_imports(record, parsed)
     config = compose([str(run.config_file)])
     if "stages" in config:
-        raise ConfigError(
-            f"'{run.name}' is a pipeline; reproduce its stages one by one, e.g. {run.folder}/<stage>"
-        )
+        stages = ", ".join(f"rl reproduce {run.name}/{stage['name']}" for stage in config["stages"])
+        raise ConfigError(f"'{run.name}' is a pipeline; reproduce its stages one by one: {stages}")
     if not metrics.is_file():
         raise ConfigError(f"run '{run.name}' has no metrics to compare with")
+    from rl_lightning.pipeline.moved import at_home
+
     if config.get("threads") is None and record.get("threads"):
         config["threads"] = record["threads"]  # another number of threads rounds differently
-    cli = parse_config(config, parsed)
+    cli = parse_config(at_home(config, run.folder), parsed)
     from rl_lightning.callbacks.control import StopAt
     from rl_lightning.cli.training import Training
 

@@ -96,7 +96,7 @@ def check_key(key: str, runs: Sequence[Listed], option: str) -> None:
         return
     known: dict[str, None] = {}
     for run in runs[:50]:
-        known |= dict.fromkeys(["name", "status", *run.record])
+        known |= dict.fromkeys(["name", "status", *SCORES, *run.record])
         known |= dict.fromkeys(run.metrics if "/" in key else run.config if "." in key else ())
     raise ConfigError(f"{option}: no run knows '{key}'{did_you_mean(key, known)}")
 

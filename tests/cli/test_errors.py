@@ -127,3 +127,25 @@ def test_ctrl_c_before_training(rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None
 def test_explain_never_fails() -> None:
     for text in ("", "\n\n", "Parser key", 'Parser key "a":', "- - -", "Errors:\n  - x", "Expected"):
         assert isinstance(explain(text), str)
+
+
+@pytest.mark.parametrize(("word", "meant"), [("train", "fit"), ("evaluate", "test"), ("analyze", "report")])
+def test_commands_of_other_tools_are_led_to_ours(rl: Rl, word: str, meant: str) -> None:
+    done = rl(word)
+    assert done.code == 2 and f"did you mean '{meant}'?" in done.err
+
+
+def test_what_is_refused_while_it_is_set_up_leaves_no_run(rl: Rl, workdir: Path) -> None:
+    words = ["--model", "DQN", "--data", "OnlineData", "--data.buffer", "Replay"]
+    done = rl(
+        "fit",
+        "--config",
+        "cartpole.yaml",
+        *words,
+        "--data.buffer.capacity",
+        "10000000000000",
+        "--name",
+        "big",
+    )
+    assert done.code == 2 and "GB are free" in done.err
+    assert not (workdir / "lightning_logs/big").exists()

@@ -85,3 +85,10 @@ def test_short_flags_are_the_run_group() -> None:
     from rl_lightning.rollout.schedule import RunConfig
 
     assert set(RUN_KEYS) == {field.name for field in fields(RunConfig)}
+
+
+def test_words_of_other_libraries_are_understood() -> None:
+    options = {"takes": ("seeds",), "config": True, "command": "fit"}
+    assert parse(["--total_timesteps", "9"], **options).config_flags == ["--run.env_steps=9"]
+    assert parse(["--seed", "1,2,3"], **options).values["seeds"] == ["1,2,3"]
+    assert parse(["--seed", "3"], **options).config_flags == ["--seed_everything=3"]

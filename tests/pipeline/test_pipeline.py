@@ -204,3 +204,13 @@ def test_stopped_anywhere_the_products_are_the_same(
     words = ("resume", "pipe") if way == "resume" else ("fit", "--config", config)
     assert rl(*words).code == 0
     assert products(logs / "pipe") == undisturbed
+
+
+def test_a_pipeline_is_played_by_its_last_stage(logs: Path, rl: Rl) -> None:
+    config = pipeline(logs.parent, TRAIN, TUNE)
+    assert rl("fit", "--config", config, "--name", "p").code == 0
+    done = rl("test", "p", "--episodes", "2")
+    assert done.code == 0, done.err
+    assert (logs / "p" / "tune" / "test.json").exists()
+    answer = rl("reproduce", "p")
+    assert answer.code == 2 and "rl reproduce p/tune" in answer.err
