@@ -86,10 +86,12 @@ class ResidualBlock(nn.Module):
         self.mix = nn.Linear(out_dim, out_dim)
 
     def forward(self, x: Tensor, shift: Tensor) -> Tensor:
-        if not self.widens:
-            return x + F.silu(self.mix(F.silu(self.enter(x)) + shift))
-        main, around = self.enter(x).split(self.out_dim, -1)
-        return around + F.silu(self.mix(F.silu(main) + shift))
+        entered = self.enter(x)
+        main, around = entered.split(self.out_dim, -1) if self.widens else (entered, x)
+        if torch.is_grad_enabled():
+            return around + F.silu(self.mix(F.silu(main) + shift))
+        inner = F.silu(main, inplace=True).add_(shift)  # nobody needs what went in again
+        return F.silu(self.mix(inner), inplace=True).add_(around)
 
 
 class ResidualDenoiserNet(DenoiserNet):
