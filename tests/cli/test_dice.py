@@ -1,0 +1,82 @@
+"""`rl fit` on both stages of Diffusion-DICE, and `rl test` with another guidance, filter and sampler than trained."""
+
+import json
+
+import pytest
+from generated_data import write_rows
+
+from rl_lightning.cli import main
+
+TINY = ["--updates", "4", "--eval_every", "4", "--eval_episodes", "2", "--log.tensorboard", "false"]
+TINY += ["--stages.behavior.data.batch_size", "16", "--stages.dice.data.batch_size", "16"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    patch = pytest.MonkeyPatch()
+    folder = tmp_path_factory.mktemp("dice")
+    patch.chdir(folder)
+    patch.setenv("RL_DATA_DIR", str(folder / "data"))
+    for name in ("RL_LOGS", "RL_RUN_DIR", "LOCAL_RANK"):
+        patch.delenv(name, raising=False)
+    write_rows("local/modes-scripted")
+    assert main(["fit", "--config", "dice/demo", "--name", "demo", *TINY]) == 0
+    yield folder
+    patch.undo()
+
+
+def outcome(folder, *flags):
+    out = folder / "test.json"
+    code = main(
+        ["test", "demo/dice", "--checkpoint", "last", "--episodes", "5", "--output", str(out), *flags]
+    )
+    return code, json.loads(out.read_text()) if code == 0 else {}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--model.guidance_scale", "0"],
+        ["--model.guidance_scale", "4", "--model.candidates", "7"],
+        ["--model.candidates", "3", "--model.filter", "SoftmaxFilter", "--model.filter.temperature", "0.2"],
+        ["--model.sampler", "DPMSolver", "--model.sampler.steps", "3", "--model.sampler.grid", "logsnr"],
+        ["--model.sampler", "DDIM", "--model.sampler.steps", "2"],
+        ["--model.precision", "half"],
+    ],
+    ids=lambda flags: " ".join(flags),
+)
+def test_a_trained_run_is_tested_with_other_settings(trained, flags, capsys):
+    code, found = outcome(trained, *flags)
+    assert code == 0, capsys.readouterr().err
+    assert len(found["episodes"]) == 5 and outcome(trained, *flags)[1]["episodes"] == found["episodes"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["--model.candidates", "0"], "candidates"),
+        (["--model.sampler.grid", "cubic"], "grid"),
+        (["--model.filter", "WorstFilter"], "WorstFilter"),
+        (["--model.guidance_scale", "-2"], "guidance_scale"),
+        (["--model.sampler", "DDPM"], "DDPM"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(trained, flags, word, capsys):
+    assert outcome(trained, *flags)[0] == 2
+    told = capsys.readouterr().err
+    assert word in told and "Traceback" not in told and len(told.strip().splitlines()) <= 3
+
+
+def test_a_missing_behaviour_is_told(trained, capsys):
+    flags = [
+        "--config",
+        "dice/stages/guidance",
+        "--name",
+        "alone",
+        "--data.dataset",
+        "local/modes-scripted",
+        "--updates",
+        "2",
+    ]
+    assert main(["fit", *flags, "--model.behavior", "nowhere"]) in (2, 4)
+    assert "nowhere" in capsys.readouterr().err
