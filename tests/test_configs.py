@@ -354,3 +354,16 @@ def test_pipeline_of_mbarc_trains_and_is_played_in_the_dream(tmp_path, capsys):
         code = main(["play", str(run / "policy-2"), "--episodes", "2", "--data.play_in", where, "--no_video"])
         assert code == 0, capsys.readouterr().err
     assert main(["test", str(run / "world-2")]) == 0 and "open_loop" in capsys.readouterr().out
+
+
+def test_pipeline_of_control_through_an_ensemble_plays(tmp_path, capsys):
+    name = "mpc/halfcheetah-medium"
+    supply(name)
+    flags = ["--updates", "2", "--eval_every", "1", "--eval_episodes", "1", "--log.tensorboard", "false"]
+    flags += ["--stages.mpc.model.planner.horizon=2", "--stages.mpc.model.planner.samples=40"]
+    flags += ["--stages.mpc.model.planner.iterations=1", "--stages.mpc.data.env.max_episode_steps=5"]
+    flags += ["--stages.mpc.data.env.id=HalfCheetah-v5"]
+    code = main(["fit", "--config", name, "--name", "try", *flags])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    assert "eval/return" in (tmp_path / "lightning_logs" / "try" / "mpc" / "metrics.csv").read_text()
