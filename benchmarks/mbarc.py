@@ -36,6 +36,14 @@ from rl_lightning.rollout.simulated_env import SimulatedEnvs, Starts
 from rl_lightning.types import EnvSpec, FrameWindow
 
 AGENTS, BATCH = 16, 4
+
+
+class Size:
+    """Agents that imagine and windows of a batch; --quick makes both small."""
+
+    agents, batch = AGENTS, BATCH
+
+
 # Updates, sizes and samples of a whole game, for the estimate of its hours.
 WORLD_STEPS, HEAD_SAMPLES, SIM_STEPS = 255_000, 720_000, 15_200_000
 GPU_FLOPS = 30e12  # sustained in bf16 on one of today's data-centre GPUs: an assumption, not a measurement
@@ -68,22 +76,24 @@ class AnyStart:
         return self.draw(1, torch.Generator().manual_seed(0))
 
 
-def imagine(colors: int, steps: int) -> float:
+def imagine(colors: int, steps: int, half: bool = False) -> float:
     """Imagined env steps per second, all agents in one pass."""
     about = spec(colors)
-    envs = SimulatedEnvs(world(colors).eval(), None, AnyStart(about.obs_shape, colors), about, AGENTS, 50)
+    envs = SimulatedEnvs(
+        world(colors).eval(), None, AnyStart(about.obs_shape, colors), about, Size.agents, 50, half=half
+    )
     envs.reset(seed=0)
-    actions = np.random.default_rng(0).integers(3, size=(steps + 1, AGENTS))
+    actions = np.random.default_rng(0).integers(3, size=(steps + 1, Size.agents))
     envs.step(actions[0])
     began = time.perf_counter()
     for action in actions[1:]:
         envs.step(action)
-    return steps * AGENTS / (time.perf_counter() - began)
+    return steps * Size.agents / (time.perf_counter() - began)
 
 
 def imagine_plain(steps: int) -> float:
     net = world(0).to(memory_format=torch.contiguous_format).train()  # type: ignore[call-overload]
-    stacks = torch.randint(256, (AGENTS, 12, 105, 80), dtype=torch.uint8)
+    stacks = torch.randint(256, (Size.agents, 12, 105, 80), dtype=torch.uint8)
     began = 0.0
     for t in range(steps + 1):
         if t == 1:
@@ -93,23 +103,25 @@ def imagine_plain(steps: int) -> float:
             rows = torch.stack(
                 [torch.stack([(p - p.mean()) / p.std().clamp(min=0.0109) for p in r]) for r in rows]
             )
-            found = net.net(rows.contiguous(), torch.zeros(AGENTS, dtype=torch.long), None, 1.0, 1.0, None)
+            found = net.net(
+                rows.contiguous(), torch.zeros(Size.agents, dtype=torch.long), None, 1.0, 1.0, None
+            )
             logits = net.frame_logits(found)
             assert net.reward is not None
             reward = net.reward(found.mid, found.fin).argmax(-1) - 1
             frame = logits.argmax(1).to(torch.uint8)
         stacks = torch.cat([stacks[:, 3:], frame], 1)
-        for n in range(AGENTS):  # to the agent's own process and back
+        for n in range(Size.agents):  # to the agent's own process and back
             sent = pickle.loads(pickle.dumps((stacks[n].float().numpy(), float(reward[n]))))
             pickle.loads(pickle.dumps(sent))
-    return steps * AGENTS / (time.perf_counter() - began)
+    return steps * Size.agents / (time.perf_counter() - began)
 
 
 def windows(colors: int, length: int) -> FrameWindow:
     channels, top = (1, colors) if colors else (3, 256)
-    stack = torch.randint(top, (BATCH, 4 * channels, 105, 80), dtype=torch.uint8)
-    frame = torch.randint(top, (BATCH, length, channels, 105, 80), dtype=torch.uint8)
-    zeros, none = torch.zeros(BATCH, length), torch.zeros(BATCH, 0)
+    stack = torch.randint(top, (Size.batch, 4 * channels, 105, 80), dtype=torch.uint8)
+    frame = torch.randint(top, (Size.batch, length, channels, 105, 80), dtype=torch.uint8)
+    zeros, none = torch.zeros(Size.batch, length), torch.zeros(Size.batch, 0)
     return FrameWindow(
         stack,
         frame,
@@ -208,10 +220,14 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     steps, rounds = (1, 1) if given.quick else (6, given.rounds)
+    if given.quick:
+        Size.agents, Size.batch = 2, 1
     rows: dict[str, Callable[[], Any]] = {
         "imagine, plain": lambda: imagine_plain(steps),
         "imagine, rgb256": lambda: imagine(0, steps),
         "imagine, palette": lambda: imagine(128, steps),
+        "imagine, rgb256, bf16": lambda: imagine(0, steps, half=True),
+        "imagine, palette, bf16": lambda: imagine(128, steps, half=True),
         "train, plain": lambda: train_plain(steps),
         "train, rgb256": lambda: train(0, steps),
         "train, palette": lambda: train(128, steps),
@@ -224,7 +240,7 @@ def main() -> None:
     for name, value in middle.items():
         kind = name.split(",")[0]
         unit = "env steps/s" if kind == "imagine" else "batches/s"
-        print(f"{name:<18} {value:8.2f} {unit}  {value / middle[f'{kind}, plain']:.2f} times plain")
+        print(f"{name:<22} {value:8.2f} {unit}  {value / middle[f'{kind}, plain']:.2f} times plain")
     log = FrameLog(spec(128), 102_400)
     print(f"frames of 102,400 steps: {log.nbytes() / 1e9:.2f} GB")
     for name, colors in (("rgb256", 0), ("palette", 128)):

@@ -57,11 +57,12 @@ class Dreaming(EnvData):
     flip_first: bool
     bootstrap: str
     play_in: str
+    half: bool
     past = 4
 
     def prepare_dream(
         self, world: str, reward: str | None, frames: str, horizon: int, flip_first: bool, bootstrap: str,
-        play_in: str,
+        play_in: str, half: bool,
     ) -> None:  # fmt: skip
         frame_shape(self.spec)
         if horizon < 1:
@@ -72,7 +73,7 @@ class Dreaming(EnvData):
             raise ConfigError(f"data.play_in is '{play_in}'; choose real or dream")
         self.product, self.reward_product, self.frames_product = world, reward, frames
         self.horizon, self.flip_first = horizon, flip_first
-        self.bootstrap, self.play_in = bootstrap, play_in
+        self.bootstrap, self.play_in, self.half = bootstrap, play_in, half
 
     def derive(self, name: str) -> int:
         return super().derive(f"{name}/{collections(self.frames_product)}")
@@ -96,7 +97,7 @@ class Dreaming(EnvData):
         )
         return SimulatedEnvs(
             world.to(device), head, starts, self.spec, count, self.horizon, self.flip_first, self.bootstrap,
-            gamma, device,
+            gamma, self.half, device,
         )  # fmt: skip
 
     def training_envs(self) -> Any:
@@ -134,6 +135,7 @@ class SimulatedData(Dreaming, OnPolicyData):
         flip_first: The last agent always begins at the newest collection's first frames.
         bootstrap: What a cut episode was still worth: critic (the learner's own value) or world (the world's).
         play_in: Where evaluation and rl play act: real, or dream (to watch what the agent trains in).
+        half: Compute the world in bfloat16 while imagining.
         normalize_rewards: Divide rewards by the running spread of the discounted return; evaluation is untouched.
     """
 
@@ -149,10 +151,11 @@ class SimulatedData(Dreaming, OnPolicyData):
         flip_first: bool = True,
         bootstrap: str = "critic",
         play_in: str = "real",
+        half: bool = False,
         normalize_rewards: bool = False,
     ) -> None:
         super().__init__(env, num_envs, rollout_steps, "sync", normalize_rewards)
-        self.prepare_dream(world, reward, frames, horizon, flip_first, bootstrap, play_in)
+        self.prepare_dream(world, reward, frames, horizon, flip_first, bootstrap, play_in, half)
 
 
 class SimulatedReplay(Dreaming, OnlineData):
@@ -173,6 +176,7 @@ class SimulatedReplay(Dreaming, OnlineData):
         flip_first: The last agent always begins at the newest collection's first frames.
         bootstrap: What a cut episode was still worth: critic (the learner's own value) or world (the world's).
         play_in: Where evaluation and rl play act: real, or dream (to watch what the agent trains in).
+        half: Compute the world in bfloat16 while imagining.
     """
 
     def __init__(
@@ -191,11 +195,12 @@ class SimulatedReplay(Dreaming, OnlineData):
         flip_first: bool = True,
         bootstrap: str = "critic",
         play_in: str = "real",
+        half: bool = False,
     ) -> None:
         super().__init__(
             env, num_envs, batch_size, buffer, learning_starts, train_every, update_ratio, "sync"
         )
-        self.prepare_dream(world, reward, frames, horizon, flip_first, bootstrap, play_in)
+        self.prepare_dream(world, reward, frames, horizon, flip_first, bootstrap, play_in, half)
 
     def _wide(self) -> int:
         return self.num_envs * self.world_size

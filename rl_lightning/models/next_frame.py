@@ -132,7 +132,7 @@ class FrameWorld(nn.Module):
             return None
         old = self.first_state(len(found.fin)) if state is None else state
         gate, new = self.remember(torch.cat([old.to(found.fin.dtype), found.fin], 1)).chunk(2, 1)
-        return torch.lerp(old, new.tanh(), gate.sigmoid())
+        return torch.lerp(old, new.tanh().to(old.dtype), gate.sigmoid().to(old.dtype))
 
     def frame_logits(self, found: Features) -> Tensor:  # -> [B, K, C, H, W]
         channels, height, width = self.frame_shape

@@ -97,19 +97,18 @@ class BitsPredictor(nn.Module):
 
     @torch.no_grad()
     def sample(self, features: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Bits drawn one symbol after the other.  [B, F] -> [B, bits]"""
+        """Bits drawn one symbol after the other, in full precision.  [B, F] -> [B, bits]"""
+        with torch.autocast(features.device.type, enabled=False):
+            return self._sampled(features.float(), generator)
+
+    def _sampled(self, features: Tensor, generator: torch.Generator | None) -> Tensor:
         word, h, c = (layer(features) for layer in self.start)
-        weights: tuple[Any, ...] = (
-            self.lstm.weight_ih_l0,
-            self.lstm.weight_hh_l0,
-            self.lstm.bias_ih_l0,
-            self.lstm.bias_hh_l0,
-        )
+        cell: Any = self.lstm
+        weights = (cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0)
         symbols = []
         for _ in range(self.length):
             h, c = torch.lstm_cell(word, (h, c), *weights)
-            chance = self.out(h).float().softmax(-1)
-            symbol = torch.multinomial(chance, 1, generator=generator)[:, 0]
+            symbol = torch.multinomial(self.out(h).softmax(-1), 1, generator=generator)[:, 0]
             symbols.append(symbol)
             word = self._word(symbol)
         return to_bits(torch.stack(symbols, 1))

@@ -66,6 +66,7 @@ class SimulatedEnvs(Envs):
         flip_first: The last agent always begins at the newest collection's first frames, which random places miss.
         bootstrap: critic or world.
         gamma: Discount of the world's value.
+        half: Compute the world in bfloat16; what it foretells are classes, so that little hangs on the last digits.
         device: Where the world lives.
     """
 
@@ -80,13 +81,14 @@ class SimulatedEnvs(Envs):
         flip_first: bool = True,
         bootstrap: str = "critic",
         gamma: float = 0.99,
+        half: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
         if bootstrap not in ("critic", "world"):
             raise ConfigError(f"data.bootstrap is '{bootstrap}'; choose critic or world")
         self.world, self.head, self.starts = world, head, starts
         self.num_envs, self.horizon, self.flip_first = num_envs, horizon, flip_first
-        self.bootstrap, self.gamma, self.device = bootstrap, gamma, torch.device(device)
+        self.bootstrap, self.gamma, self.half, self.device = bootstrap, gamma, half, torch.device(device)
         self.metadata = {
             "autoreset_mode": AutoresetMode.SAME_STEP,
             "render_modes": ["rgb_array"],
@@ -134,7 +136,8 @@ class SimulatedEnvs(Envs):
     @torch.no_grad()
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
         given = torch.as_tensor(np.asarray(actions), dtype=torch.int64).to(self.device)
-        told = self.world.foretell(self._stack, given, self._state, self.head, self.noise)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+            told = self.world.foretell(self._stack, given, self._state, self.head, self.noise)
         self._stack, self._state = self.world.push(self._stack, told.frame), told.state
         rewards = told.reward.float().cpu().numpy().astype(np.float32)
         terminated = told.terminated.cpu().numpy().copy()

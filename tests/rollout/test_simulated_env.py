@@ -224,6 +224,24 @@ def test_restored_agents_go_on_as_if_nothing_had_been(state_size):
             assert (a == b).all()
 
 
+@pytest.mark.parametrize("state_size", [0, 2])
+def test_half_precision_foretells_nearly_the_same(state_size):
+    torch.manual_seed(0)
+    spec = make_envs(CATCH, 1).env_spec
+    recipe = NextFramePredictor(
+        3, 4, width=8, levels=1, doublings=1, bits=8, latent_filters=(4, 4), latent_width=8, reward_head="spatial",
+        state_size=state_size,
+    )  # fmt: skip
+    world = recipe.build(spec).eval()
+    world.certain.fill_(1.0)
+    seen = []
+    for half in (False, True):
+        envs = SimulatedEnvs(world, None, Given(first_stacks()), spec, 8, 4, half=half)
+        envs.reset(seed=2)
+        seen.append(envs.step(np.zeros(8, np.int64)))
+    assert (seen[0][0] == seen[1][0]).mean() > 0.9 and (seen[0][1] == seen[1][1]).mean() > 0.5
+
+
 def test_pictures_for_people():
     envs = simulated(2)
     envs.reset(seed=0)
