@@ -98,9 +98,18 @@ OFFLINE += ["--data.batch_size", "16"]
 SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.epochs", "1"]}
 
 # World models: as few rows as make a window.
-WINDOWS = ["--data.batch_size", "2", "--data.length", "4", "--data.prefill", "48", "--data.train_every", "16"]
-WINDOWS += [
+WINDOWS = [
+    "--data.batch_size",
+    "2",
+    "--data.length",
+    "4",
+    "--data.prefill",
+    "48",
+    "--data.train_every",
+    "16",
     "--data.pretrain",
+    "1",
+    "--data.train_ratio",
     "1",
     "--data.num_envs",
     "1",
@@ -108,6 +117,18 @@ WINDOWS += [
     "500",
     "--env_steps",
     "96",
+    "--eval_episodes",
+    "1",
+]
+PLANS = [
+    "--model.planner.init_args.candidates",
+    "8",
+    "--model.planner.init_args.elites",
+    "2",
+    "--model.planner.init_args.iterations",
+    "1",
+    "--model.planner.init_args.horizon",
+    "2",
 ]
 DREAMS = ("dreamer_", "planet/")
 
@@ -200,6 +221,7 @@ def test_config_builds(name):
 )
 def test_config_trains(name, tmp_path, capsys):
     short = OFFLINE if supply(name) else [*SHORT, *WINDOWS] if name.startswith(DREAMS) else SHORT
+    short = [*short, *PLANS] if name.startswith("planet/") else short
     code = main(["fit", "--config", name, "--name", "try", *short, *SHORTER.get(name, [])])
     captured = capsys.readouterr()
     assert code == 0, captured.err

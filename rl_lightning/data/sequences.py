@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rl_lightning import ranks
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.buffers.sequence import SequenceBuffer, SequenceReplay
 from rl_lightning.data.envs import EnvData
@@ -122,7 +123,7 @@ class SequenceData(EnvData):
         self.gather(self.actor(phase), steps, phase.buffer, phase.deterministic_policy)
 
     def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
-        if not self.named(phase.buffer).ready:
+        if not self._ready(phase.buffer):
             return None
         self.drawn_from = phase.buffer
         return Block(self.next_batch, updates, hook.name)
@@ -148,9 +149,14 @@ class SequenceData(EnvData):
         steps = math.ceil(wanted / self._wide())
         return max(1, min(steps, MOST_COLLECTED) if prefill else steps)
 
+    def _ready(self, name: str) -> bool:
+        """Whether every rank has a window: all make the same number of updates."""
+        ready = self.named(name).ready
+        return ready if self.world_size == 1 else all(ranks.gather_objects(ready))
+
     def _due(self) -> int:
         """Updates due by now, minus those done: no drift, also after a resume."""
-        if self.schedule.env_step < self.prefill or not self.buffer.ready:
+        if self.schedule.env_step < self.prefill or not self._ready("replay"):
             return 0
         steps = (self.schedule.env_step - self.prefill) / (self.spec.action_repeat * self.world_size)
         due = self.pretrain + math.floor(self.train_ratio * steps / (self.batch_size * self.length))
