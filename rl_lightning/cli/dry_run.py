@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -54,7 +55,8 @@ def buffer_lines(data: Any) -> list[str]:
     recipe = vars(data).get("recipe")
     if recipe is None:
         return []
-    buffer = recipe.build(data.spec, data.num_envs)
+    windows = (data.length,) if "length" in inspect.signature(recipe.build).parameters else ()
+    buffer = recipe.build(data.spec, data.num_envs, *windows)
     return [f"buffer       {short(buffer.capacity)} rows, {size_of(buffer) / 2**20:.0f} MB"]
 
 

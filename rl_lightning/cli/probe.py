@@ -45,7 +45,7 @@ class Timed(Callback):
         self.ticks.append(Tick(time.perf_counter(), schedule.env_step, schedule.update))
         learned = [tick for tick in self.ticks if tick.update]
         enough = len(learned) > 1 and learned[-1].seconds - learned[0].seconds >= self.seconds
-        if enough or self.ticks[-1].seconds - self.ticks[0].seconds >= 3 * self.seconds:
+        if enough or self.ticks[-1].seconds - self.ticks[0].seconds >= 10 * self.seconds:
             trainer.should_stop = True
 
 
@@ -64,9 +64,14 @@ def estimate(cli: RLCLI) -> str:
     if settings.devices not in (1, "1", "auto") or (settings.num_nodes or 1) > 1:
         return "not estimated: several processes are measured by training"
     arguments = cli.config.data.get("init_args") or {}
-    starts = int(arguments.get("learning_starts") or 0)
-    if starts:
-        arguments["learning_starts"] = min(starts, max(FEW_STEPS, 2 * int(arguments.get("batch_size") or 0)))
+    few = max(FEW_STEPS, 2 * int(arguments.get("batch_size") or 0))
+    starts = 0
+    for key in ("learning_starts", "prefill"):
+        if arguments.get(key):
+            starts = int(arguments[key])
+            arguments[key] = min(starts, few)
+    if arguments.get("pretrain"):
+        arguments["pretrain"] = 1  # what is made at once before the first turn says nothing about the turns
     try:
         cli.build()
         ticks = _probe(cli, SECONDS)

@@ -12,6 +12,9 @@ INIT_CAPS = {
     "batch_size": 32,
     "minibatch_size": 32,
     "learning_starts": 64,
+    "prefill": 128,  # some windows of a sequence
+    "pretrain": 4,
+    "train_every": 64,
     "epochs": 2,
     "buffer.init_args.capacity": 2000,
 }

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
+from rl_lightning.cli import probe
 from rl_lightning.cli.probe import Pace, Tick, expected, line_of, measured
+
+from .conftest import Rl
 
 
 def test_learning_is_timed_without_its_first_block() -> None:
@@ -44,3 +48,17 @@ def test_max_time_bounds_it() -> None:
         "about 1:00 here (10 env steps/s in a probe"
     )
     assert line_of(Pace(None, None, None, False), None, math.inf).startswith("not estimated")
+
+
+def test_sequences_are_described_and_timed_too(
+    rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "SECONDS", 0.5)
+    done = rl("fit", "--config", "dreamer_v3/frozenlake", "--dry_run")
+    assert done.code == 0, done.err
+    assert (
+        "\nbuffer  " in done.out
+        and "\ntime         about " in done.out
+        and "updates/s in a probe" in done.out
+    )
+    assert not (workdir / "lightning_logs").exists()
