@@ -49,20 +49,18 @@ def dream_step(
     flat = state.code.flatten(0, 1)
     action = controller(numbers, world.features(flat, state.carry, use_cell).unflatten(0, (members, dreams)))
     carry = memory.step(flat, action.flatten(0, 1), state.carry)
-    guess = memory.predict(carry[0])
+    guess = memory.predict(carry[0].unflatten(0, (members, dreams)))
     clocks = torch.empty(dreams, *memory.clock_shape(), device=generator.device)
     clocks = clocks.exponential_(generator=generator).clamp_min_(torch.finfo(torch.float32).tiny).to(flat)
     noise = standard_noise((dreams, memory.latent), generator, flat)
     chance = torch.rand(dreams, generator=generator, device=generator.device).to(flat)
-    shared = [part.expand(members, *part.shape).flatten(0, 1) for part in (clocks, noise)]
-    code = memory.sample(guess, temperature, *shared).unflatten(0, (members, dreams))
-    reward = flat.new_ones(members, dreams)
-    if guess.reward is not None:
-        reward = guess.reward.unflatten(0, (members, dreams))
+    code = memory.sample(
+        guess, temperature, clocks, noise
+    )  # [P, R, Z]: all members meet the same [R] numbers
+    reward = flat.new_ones(members, dreams) if guess.reward is None else guess.reward
     ended = torch.zeros_like(reward, dtype=torch.bool)
     if guess.terminated is not None:
-        sure = guess.terminated.sigmoid().unflatten(0, (members, dreams))
-        ended = sure > (chance if threshold is None else threshold)
+        ended = guess.terminated.sigmoid() > (chance if threshold is None else threshold)
     return DreamState(code, carry), reward, ended
 
 
