@@ -76,6 +76,8 @@ TRAINED = (
     "dreamer_v3/frozenlake",
     "dreamer_v3/phases",
     "planet/pendulum",
+    "tdmpc/pendulum",
+    "tdmpc2/pendulum",
 )
 # Pipelines that train here, every stage cut to a few updates: one of a family.
 RUN_WHOLE = ("gormpo/demo", "gormpo/compare-halfcheetah-medium", "dice/demo", "dice/antmaze-umaze-v2")
@@ -96,6 +98,10 @@ OFFLINE = [
 OFFLINE += ["--data.batch_size", "16"]
 # A GRU is many small steps.
 SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.epochs", "1"]}
+
+# A plan's episodes are of 200 steps: what is evaluated is what it costs.
+for _name in ("tdmpc/pendulum", "tdmpc2/pendulum"):
+    SHORTER[_name] = ["--data.prefill", "40", "--data.pretrain", "2", "--data.env.max_episode_steps", "30"]
 
 # World models: as few rows as make a window.
 WINDOWS = [
