@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -97,7 +98,11 @@ class Index:
             if run.is_pipeline:
                 listed = (self._listed(f"{name}/{stage}", path) for stage, path in _folders(folder))
                 stages = sorted((stage for stage in listed if stage is not None), key=_created)
-                run.record = run.record | _outcome(stages)
+                run.record = {
+                    **run.record,
+                    "algorithm": "pipeline",
+                    **_outcome(stages, _last_named(run.config)),
+                }
                 found += stages
         there = {run.name for run in found}
         self._gone = {name for name in self._part("record") if name not in there}
@@ -172,12 +177,24 @@ def _created(run: Listed) -> tuple[str, str]:
     return str(run.record.get("created") or ""), run.name
 
 
-def _outcome(stages: list[Listed]) -> dict[str, Any]:
-    """What a pipeline has come to: task, clocks and scores of the last of its stages that has any."""
+def _last_named(settings: dict[str, Any]) -> str:
+    """Name of the last stage in a pipeline's config; empty if that names none."""
+    keys = [key.split(".") for key in settings if key.startswith("stages.")]
+    return keys[-1][1] if keys and len(keys[-1]) > 1 else ""
+
+
+def _outcome(stages: list[Listed], last: str) -> dict[str, Any]:
+    """What a pipeline has come to: task, clocks and scores of its last stage, in the newest cycle that has any.
+
+    Args:
+        stages: Oldest first.
+        last: Name of the stage that all others are for; empty: whichever ran last.
+    """
+    pattern = re.compile(rf".*/{re.escape(last)}(-\d+)?" if last else ".*")
     for stage in reversed(stages):
-        if stage.record.get("best") is not None:
+        if stage.record.get("best") is not None and pattern.fullmatch(stage.name):
             return {key: stage.record[key] for key in OUTCOME if stage.record.get(key) is not None}
-    return {}
+    return {key: stages[-1].record.get(key) for key in ("env", "data", "seed")} if stages else {}
 
 
 def _here(record: dict[str, Any]) -> bool:

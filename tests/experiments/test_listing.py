@@ -68,6 +68,24 @@ def test_a_pipeline_is_listed_with_what_its_last_stage_reached(add, rl, logs):
     assert stages.count("local/x-v1") == 2 and "p/model" in stages
 
 
+def test_a_pipeline_on_its_way_does_not_show_a_models_score(add, rl):
+    config = {
+        "stages": [{"name": "world", "config": {}}, {"name": "policy", "config": {"model": "PPO"}}],
+        "cycles": 2,
+    }
+    add("c", kind="pipeline", algorithm="", env=None, config=config, status="finished")
+    add("c/world-1", [-0.1], created="2026-01-02")
+    assert rl("list", "--columns", "name,algorithm,env,best").out.split()[4:] == [
+        "c",
+        "pipeline",
+        "CartPole-v1",
+        "-",
+    ]
+    add("c/policy-1", [4.0], created="2026-01-03")
+    add("c/world-2", [-0.2], created="2026-01-04")
+    assert [row["best"] for row in json.loads(rl("list", "--format", "json").out)] == [4.0]
+
+
 def test_runs_without_an_env_show_their_updates(add, rl):
     add("bc", [1.0], env_step=0, update=40)
     assert rl("list").out.splitlines()[0].split() == [
