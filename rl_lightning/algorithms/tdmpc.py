@@ -12,7 +12,8 @@ from rl_lightning.algorithms.module import Metrics, RLModule
 from rl_lightning.algorithms.step import step
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_
-from rl_lightning.models.latent_mpc import PlainModel, check_windows, flat_obs
+from rl_lightning.models.latent_mpc import check_windows, flat_obs
+from rl_lightning.models.latent_plain import PlainModel
 from rl_lightning.networks.optim import Adam
 from rl_lightning.rollout.mpc import plan_latent
 from rl_lightning.rollout.planners import MPPI
