@@ -2,6 +2,7 @@
 
     python docs/make_dice.py --logs lightning_logs demo demo-s0
     python docs/make_dice.py --logs lightning_logs table pm-s0 pm-s1 pm-s2
+    python docs/make_dice.py --logs lightning_logs curves pm-s0/dice pm-s0/behavior hop-s0/dice detour-s0
 
 `demo` draws the behaviour, the guide and guided samples of dice/demo. `table` tests every policy stage of pipelines
 that differ in their seed (last checkpoint, 50 fresh episodes), a row per stage.
@@ -89,14 +90,32 @@ def table(runs: list[str]) -> None:
         print(f"| {stage} | {' | '.join(cells)} |")
 
 
+def curves(runs: list[str]) -> None:
+    """Mean return of every evaluation in training, a panel per run."""
+    figure, axes = plt.subplots(1, len(runs), figsize=(3.4 * len(runs), 3), squeeze=False)
+    for axis, run in zip(axes[0], runs, strict=True):
+        found: dict[int, list[float]] = {}
+        for line in Path(f"lightning_logs/{run}/eval.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            found.setdefault(row["update"], []).append(row["return"])
+        axis.plot(
+            list(found), [sum(part) / len(part) for part in found.values()], marker="o", color="#0072B2"
+        )
+        axis.set_title(run, fontsize=9)
+        axis.set_xlabel("update")
+    axes[0, 0].set_ylabel("return")
+    figure.tight_layout()
+    figure.savefig(HERE / "dice-curves.png", dpi=90)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--logs", default="lightning_logs", help="folder of the runs")
-    parser.add_argument("what", choices=("demo", "table"))
+    parser.add_argument("what", choices=("demo", "table", "curves"))
     parser.add_argument("runs", nargs="+")
     given = parser.parse_args()
     os.chdir(Path(given.logs).resolve().parent)
-    draw_demo(given.runs[0]) if given.what == "demo" else table(given.runs)
+    {"demo": lambda runs: draw_demo(runs[0]), "table": table, "curves": curves}[given.what](given.runs)
 
 
 if __name__ == "__main__":
