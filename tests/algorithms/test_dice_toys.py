@@ -23,11 +23,11 @@ def test_guide_of_a_gaussian(monkeypatch):
     model = DiceGuidance(SPEC, "none", guide_hidden=[64, 64], noise_draws=1, time_scale=1.0, sampler=solver)
     given_behavior(model, ExactNormal(VPSchedule()))
     optimizer = torch.optim.Adam(model.guide.parameters(), 2e-3)
-    for update in range(1500):
-        optimizer.param_groups[0]["lr"] = Cosine(2e-5).value(2e-3, update / 1500)
-        action = torch.randn(1024, 2)
+    for update in range(2000):
+        optimizer.param_groups[0]["lr"] = Cosine(2e-5).value(2e-3, update / 2000)
+        action = torch.randn(2048, 2)
         ratio = (action @ B - 0.5 * B.square().sum()).exp()
-        model._guide_step(optimizer, torch.zeros(1024, 1), action, ratio)
+        model._guide_step(optimizer, torch.zeros(2048, 1), action, ratio)
     time, noisy = torch.rand(4000) * 0.999 + 1e-3, torch.randn(4000, 2)
     alpha, _ = VPSchedule().alpha_sigma(time)
     wanted = alpha * (noisy @ B) - 0.5 * alpha.square() * B.square().sum()
