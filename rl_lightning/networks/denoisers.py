@@ -18,10 +18,6 @@ from torch.nn import functional as F
 
 from rl_lightning.networks.init import check_sizes, make_activation
 
-# Little noise is found by looking closely at the row. Weights of the row that start small among those of many features
-# of time cost thousands of updates: of eight modes 65 % of the samples were off after 2000, with this gain 18 %.
-ROW_GAIN = 4.0
-
 
 class DenoiserNet(nn.Module, ABC):
     """Noisy rows to the noise in them."""
@@ -183,13 +179,9 @@ class MLPDenoiserNet(DenoiserNet):
     ) -> None:
         super().__init__()
         self.event, dim = event, math.prod(event)
+        self.widths = [dim, cond_dim + features]
         self.time = SineTime(features)
-        self.own, self.known = (
-            nn.Linear(dim, hidden[0], bias=False),
-            nn.Linear(cond_dim + features, hidden[0]),
-        )
-        bound = ROW_GAIN / math.sqrt(dim)
-        nn.init.uniform_(self.own.weight, -bound, bound)
+        self.enter = nn.Linear(sum(self.widths), hidden[0])
         layers: list[nn.Module] = [make_activation(activation)]
         for i, o in pairwise(hidden):
             layers += [nn.Linear(i, o), make_activation(activation)]
@@ -199,8 +191,10 @@ class MLPDenoiserNet(DenoiserNet):
         time = self.time(t)
         lead = torch.broadcast_shapes(cond.shape[:-1], time.shape[:-1])
         known = torch.cat((cond.expand(*lead, -1), time.expand(*lead, -1)), -1)
+        own, shared = self.enter.weight.split(self.widths, -1)
         rows = x.flatten(x.dim() - len(self.event))
-        return self.layers(self.own(rows) + self.known(known)).view(x.shape)  # type: ignore[no-any-return]
+        first = F.linear(rows, own) + F.linear(known, shared, self.enter.bias)
+        return self.layers(first).view(x.shape)  # type: ignore[no-any-return]
 
 
 class MLPDenoiser(Denoiser):
