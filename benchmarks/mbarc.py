@@ -80,7 +80,13 @@ def imagine(colors: int, steps: int, half: bool = False) -> float:
     """Imagined env steps per second, all agents in one pass."""
     about = spec(colors)
     envs = SimulatedEnvs(
-        world(colors).eval(), None, AnyStart(about.obs_shape, colors), about, Size.agents, 50, half=half
+        world(colors).eval().for_imagining(),
+        None,
+        AnyStart(about.obs_shape, colors),
+        about,
+        Size.agents,
+        50,
+        half=half,
     )
     envs.reset(seed=0)
     actions = np.random.default_rng(0).integers(3, size=(steps + 1, Size.agents))

@@ -73,7 +73,7 @@ class RewardHead(RLModule):
         with torch.device("cpu"):
             found = load_provided(self.product, "world")
         assert isinstance(found, FrameWorld)
-        return found
+        return found.for_imagining()
 
     @property
     def past(self) -> int:

@@ -95,8 +95,9 @@ class Dreaming(EnvData):
         starts = FrameStarts(
             load_frames(self.frames_product, self.spec), self.past if world.state_size else 0
         )
+        world = world.to(device).for_imagining()
         return SimulatedEnvs(
-            world.to(device), head, starts, self.spec, count, self.horizon, self.flip_first, self.bootstrap,
+            world, head, starts, self.spec, count, self.horizon, self.flip_first, self.bootstrap,
             gamma, self.half, device,
         )  # fmt: skip
 
