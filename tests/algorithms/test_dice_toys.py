@@ -20,14 +20,14 @@ def test_guide_of_a_gaussian(monkeypatch):
     """a ~ N(0, I), w = exp(b a - |b|^2 / 2): g = alpha b a_t - alpha^2 |b|^2 / 2, and guided samples are N(s b, I)."""
     torch.manual_seed(0)
     solver = DPMSolver(30)
-    model = DiceGuidance(SPEC, "none", guide_hidden=[64, 64], noise_draws=1, time_scale=1.0, sampler=solver)
+    model = DiceGuidance(SPEC, "none", guide_hidden=[128, 128], noise_draws=1, time_scale=1.0, sampler=solver)
     given_behavior(model, ExactNormal(VPSchedule()))
     optimizer = torch.optim.Adam(model.guide.parameters(), 2e-3)
     for update in range(1500):
         optimizer.param_groups[0]["lr"] = Cosine(2e-5).value(2e-3, update / 1500)
-        action = torch.randn(1024, 2)
+        action = torch.randn(2048, 2)
         ratio = (action @ B - 0.5 * B.square().sum()).exp()
-        model._guide_step(optimizer, torch.zeros(1024, 1), action, ratio)
+        model._guide_step(optimizer, torch.zeros(2048, 1), action, ratio)
     time, noisy = torch.rand(4000) * 0.999 + 1e-3, torch.randn(4000, 2)
     alpha, _ = VPSchedule().alpha_sigma(time)
     wanted = alpha * (noisy @ B) - 0.5 * alpha.square() * B.square().sum()
@@ -35,10 +35,10 @@ def test_guide_of_a_gaussian(monkeypatch):
         error = (model.guide(noisy, time, torch.zeros(4000, 1)) - wanted).square().mean().sqrt()
     assert float(error) <= 0.03
     monkeypatch.setattr(torch.Tensor, "clamp", lambda self, *bounds: self)  # the plane has no bounds here
-    for scale, off in ((1.0, 0.05), (2.0, 0.1)):  # twice as far lie few of the rows that the guide has seen
+    for scale in (1.0, 2.0):
         found = draw(model, 20_000, scale)
-        assert (found.mean(0) - scale * B).abs().max() <= off
-        assert (found.std(0) - 1.0).abs().max() <= 0.1
+        assert (found.mean(0) - scale * B).abs().max() <= 0.05
+        assert (found.std(0) - 1.0).abs().max() <= 0.08
 
 
 ANGLE = torch.arange(8) * 2 * math.pi / 8
