@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -31,13 +32,20 @@ def step(optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tenso
     params = parameters(optimizer)
     grads = torch.autograd.grad(loss, params, allow_unused=True)
     ranks.average_([g for g in grads if g is not None])
-    for param, grad in zip(params, grads, strict=True):
-        param.grad = grad
-    norm = None if clip is None else clip_([g for g in grads if g is not None], clip)
+    assign(params, grads)
+    norm = None if clip is None else clip_([p.grad for p in params if p.grad is not None], clip)
     optimizer.step()
     if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
         torch.clear_autocast_cache()  # else the next update of this block would see the weights from before the step
     return norm
+
+
+def assign(params: Sequence[Tensor], grads: Sequence[Tensor | None]) -> None:
+    """Gives each parameter its gradient, in the parameter's own order in memory: fused optimizers walk both side by side,
+    and a convolution may hand back a gradient with its axes laid out otherwise."""
+    for param, grad in zip(params, grads, strict=True):
+        same = grad is None or grad.stride() == param.stride()
+        param.grad = grad if same else torch.empty_like(param).copy_(grad)
 
 
 def clip_(grads: list[Tensor], limit: float) -> Tensor:
@@ -91,9 +99,8 @@ class GradientGuard:
         grads = self._gathered(optimizer, found)
         if grads is None:
             return None if clip is None else norm
-        for param, grad in zip(params, grads, strict=True):
-            param.grad = grad
-        norm = None if clip is None else clip_([g for g in grads if g is not None], clip)
+        assign(params, grads)
+        norm = None if clip is None else clip_([p.grad for p in params if p.grad is not None], clip)
         optimizer.step()
         if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
             torch.clear_autocast_cache()

@@ -1,5 +1,7 @@
 """What all algorithms share: one step, blocks, precision, divergence, evaluation without a trace."""
 
+import copy
+
 import pytest
 import torch
 from contracts.cases import BY_NAME, CASES, LEARNERS
@@ -8,6 +10,7 @@ from contracts.harness import bare, differing, fit, weights
 from rl_lightning.algorithms.module import pick
 from rl_lightning.algorithms.step import step
 from rl_lightning.errors import DivergedError
+from rl_lightning.networks.optim import Adam
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.types import Block
 
@@ -136,3 +139,19 @@ def test_a_block_without_updates_changes_nothing_but_the_clock_of_steps():
     before = weights(run.model)
     run.learn(Block(None, 0))
     assert not differing(before, weights(run.model)) and run.data.schedule.update == 0
+
+
+def test_a_gradient_laid_out_otherwise_moves_its_parameter_the_same_way():
+    """A convolution of channels-last rows hands back channels-last gradients; fused Adam reads memory as it lies."""
+    torch.manual_seed(0)
+    conv = torch.nn.Conv2d(3, 4, 3)
+    plain = copy.deepcopy(conv)
+    rows = torch.randn(2, 3, 8, 8)
+    ours = Adam().build(conv.parameters(), 0.1)
+    theirs = torch.optim.Adam(plain.parameters(), 0.1, fused=False, foreach=False)
+    for _ in range(3):
+        step(ours, conv(rows.to(memory_format=torch.channels_last)).square().sum())
+        theirs.zero_grad()
+        plain(rows).square().sum().backward()
+        theirs.step()
+    assert torch.allclose(conv.weight, plain.weight, atol=1e-4)
