@@ -41,8 +41,10 @@ def step(optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tenso
 
 
 def assign(params: Sequence[Tensor], grads: Sequence[Tensor | None]) -> None:
-    """Gives each parameter its gradient, in the parameter's own order in memory: fused optimizers walk both side by side,
-    and a convolution may hand back a gradient with its axes laid out otherwise."""
+    """Gives each parameter its gradient, in the parameter's own order in memory.
+
+    Fused optimizers walk both side by side, and a convolution may hand back a gradient with its axes laid out otherwise.
+    """
     for param, grad in zip(params, grads, strict=True):
         same = grad is None or grad.stride() == param.stride()
         param.grad = grad if same else torch.empty_like(param).copy_(grad)
