@@ -43,11 +43,12 @@ def step(optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tenso
 def assign(params: Sequence[Tensor], grads: Sequence[Tensor | None]) -> None:
     """Gives each parameter its gradient, in the parameter's own order in memory.
 
-    Fused optimizers walk both side by side, and a convolution may hand back a gradient with its axes laid out otherwise.
+    Fused optimizers walk both side by side, and a convolution may hand back a gradient laid out otherwise.
     """
     for param, grad in zip(params, grads, strict=True):
-        same = grad is None or grad.stride() == param.stride()
-        param.grad = grad if same else torch.empty_like(param).copy_(grad)
+        if grad is not None and grad.stride() != param.stride():
+            grad = torch.empty_like(param).copy_(grad)
+        param.grad = grad
 
 
 def clip_(grads: list[Tensor], limit: float) -> Tensor:
