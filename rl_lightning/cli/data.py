@@ -118,7 +118,8 @@ def check(words: list[str]) -> int:
 
 
 def convert(words: list[str]) -> int:
-    parsed = parse(words, takes=("action_low", "action_high", "env"), switches=("drop_bad",), command="data")
+    takes = ("action_low", "action_high", "env", "max_episode_steps")
+    parsed = parse(words, takes=takes, switches=("drop_bad",), command="data")
     if len(parsed.words) != 2:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
     from rl_lightning.datasets.convert import convert as run
@@ -126,12 +127,16 @@ def convert(words: list[str]) -> int:
     bounds = tuple(_number(parsed, key) for key in ("action_low", "action_high"))
     if (bounds[0] is None) != (bounds[1] is None):
         raise ConfigError("--action_low and --action_high belong together")
+    limit = _number(parsed, "max_episode_steps")
+    if limit is not None and (limit < 1 or limit != int(limit)):
+        raise ConfigError(f"--max_episode_steps is {limit:g}; it must be a whole number above 0")
     path, rows, dropped = run(
         parsed.words[0],
         Path(parsed.words[1]).expanduser(),
         bounds if bounds[0] is not None else None,  # type: ignore[arg-type]
         parsed.has("drop_bad"),
         parsed.get("env"),
+        None if limit is None else int(limit),
     )
     print(f"{rows} rows -> {path}" + (f" ({dropped} bad rows left out)" if dropped else ""))
     return 0

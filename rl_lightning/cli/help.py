@@ -186,6 +186,7 @@ high reward) may follow. Envs: hopper, halfcheetah, walker2d, pendulum; others w
   --greedy                make: the policy's mode instead of samples
   --force                 make: replace a data set of that name
   --drop_bad              convert: leave out rows with NaN or infinite numbers
+  --max_episode_steps N   convert: time limit of a file that does not say where episodes were cut
   --action_low X          convert: with --action_high, the bounds that are mapped onto [-1, 1]
   --action_high X
   --url URL               get: another server

@@ -32,15 +32,16 @@ def examine(source: Source) -> list[CheckLine]:
     """Looks at a data set that can at least be read; raises DataError if it cannot."""
     raw = checked(source, read_source(source))
     values = _values(raw)
-    raw, _ = drop_bad(raw)
+    truncated, guessed = timeouts_of(raw, guess=True)
+    raw, _ = drop_bad(raw._replace(arrays={**raw.arrays, "timeouts": truncated}))
     table = episode_table(raw)
     reference = reference_of(source, raw.metadata)
     return [
         _episodes(table),
         _returns(table, reference),
-        _ends(raw, table),
+        _ends(raw, table, guessed),
         values,
-        *_continuity(raw),
+        *_continuity(raw, bool(guessed)),
         _actions(raw),
         *_rule(raw),
     ]
@@ -75,13 +76,18 @@ def histogram(values: Array, width: int = 40) -> list[str]:
     ]
 
 
-def _ends(raw: Raw, table: EpisodeTable) -> CheckLine:
-    terminated, (truncated, told) = raw.arrays["terminals"], timeouts_of(raw)
+def _ends(raw: Raw, table: EpisodeTable, guessed: dict[str, str]) -> CheckLine:
+    terminated, truncated = raw.arrays["terminals"], raw.arrays["timeouts"]
     text = f"{int(terminated.sum())} terminals, {int(truncated.sum())} timeouts"
     both = int((terminated & truncated).sum())
     text += f", {both} rows are both" if both else ""
     text += ", the last episode is unfinished" if not table.finished[-1] else ""
-    return CheckLine("ends", "; ".join([text, *told.values()]))
+    return CheckLine("ends", "; ".join([text, *guessed.values()]), bad=refused(raw, guessed))
+
+
+def refused(raw: Raw, guessed: dict[str, str]) -> bool:
+    """Training will not take a guess; a limit in the metadata is none."""
+    return bool(guessed) and "max_episode_steps" not in raw.metadata
 
 
 def _values(raw: Raw) -> CheckLine:
@@ -92,15 +98,14 @@ def _values(raw: Raw) -> CheckLine:
     return CheckLine("values", "NaN or infinite: " + "; ".join(parts), bad=True)
 
 
-def _continuity(raw: Raw) -> list[CheckLine]:
+def _continuity(raw: Raw, guessed: bool) -> list[CheckLine]:
     """Whether each next observation is the following one inside an episode, and is not where an episode ends."""
     following = raw.arrays.get("next_observations")
     if following is None:
         notes = assemble(raw).notes
         return [CheckLine("jumps", f"next observations: {notes['next_observations']}")]
     obs, terminated = raw.arrays["observations"], raw.arrays["terminals"]
-    truncated, told = timeouts_of(raw)
-    ends = ends_of(terminated, truncated)[:-1]
+    ends = ends_of(terminated, raw.arrays["timeouts"])[:-1]
     scale = obs.std(0) + 1e-6
     differs = (np.abs(following[:-1] - obs[1:]) > JUMP * scale).any(1)
     jumps = differs & ~ends
@@ -110,7 +115,7 @@ def _continuity(raw: Raw) -> list[CheckLine]:
         text += f", first row {int(np.flatnonzero(jumps)[0])}"
     # an episode cut by guess is no jump in the data
     findings = [CheckLine("jumps", text, bad=bool(jumps.any()))]
-    real = terminated[:-1] if told else ends
+    real = terminated[:-1] if guessed else ends
     shifted = int((real & ~differs).sum())
     if real.any():
         text = f"{shifted} of {int(real.sum())} ends have the next episode's first observation as their next"
@@ -145,7 +150,7 @@ def _rule(raw: Raw) -> list[CheckLine]:
         return []
     says = rule(torch.from_numpy(following)).numpy().astype(bool)
     terminated = raw.arrays["terminals"]
-    looked = terminated | ~timeouts_of(raw)[0]  # a file may note a time limit in place of the fall
+    looked = terminated | ~raw.arrays["timeouts"]  # a file may note a time limit in place of the fall
     wrong = (says != terminated) & looked
     missed = int((wrong & terminated).sum())
     right, total = int((looked & ~wrong).sum()), int(looked.sum())

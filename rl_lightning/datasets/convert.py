@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rl_lightning.datasets.episodes import drop_bad
+from rl_lightning.datasets.episodes import drop_bad, timeouts_of
 from rl_lightning.datasets.foreign import read_any
 from rl_lightning.datasets.formats import write_file
 from rl_lightning.datasets.load import checked, read_source
@@ -21,6 +21,7 @@ def convert(
     bounds: tuple[float, float] | None = None,
     leave_out_bad: bool = False,
     env_id: str | None = None,
+    max_episode_steps: int | None = None,
 ) -> tuple[Path, int, int]:
     """Writes `target`; returns it, its rows, and how many bad ones were left out.
 
@@ -30,12 +31,14 @@ def convert(
         bounds: Lowest and highest action, mapped onto [-1, 1].
         leave_out_bad: Without rows that have NaN or infinite numbers.
         env_id: The env it was recorded in, for the metadata.
+        max_episode_steps: Time limit of a file that does not say where episodes were cut.
     """
     if target.exists():
         raise DataError(f"{target}: is there already; choose another name or delete it")
     source = locate(name)
     raw = read_any(source.path) if source.kind == "file" else read_source(source)
     raw = checked(source, raw)
+    raw = with_limit(raw, max_episode_steps)
     dropped = 0
     if leave_out_bad:
         raw, dropped = drop_bad(raw)
@@ -49,6 +52,15 @@ def convert(
         metadata.pop(stale, None)
     path = write_file(target, raw._replace(metadata=metadata))
     return path, len(raw.arrays["rewards"]), dropped
+
+
+def with_limit(raw: Raw, steps: int | None) -> Raw:
+    """With `timeouts`, from a time limit where the file has none of its own."""
+    if steps is not None:
+        if "timeouts" in raw.arrays:
+            raise DataError(f"{raw.where}: has 'timeouts' of its own; leave --max_episode_steps out")
+        raw = raw._replace(metadata=raw.metadata | {"max_episode_steps": steps})
+    return raw._replace(arrays={**raw.arrays, "timeouts": timeouts_of(raw)[0]})
 
 
 def rescaled(raw: Raw, low: float, high: float) -> Raw:

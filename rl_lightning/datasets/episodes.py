@@ -12,7 +12,7 @@ from rl_lightning.errors import DataError
 RECORDED = (
     "recorded_episode"  # in infos/: the episode that a row was recorded in, where rows were taken out since
 )
-STEPS = 1000  # where a file without `timeouts` is cut, unless it says otherwise
+STEPS = 1000  # the time limit of most tasks; a file is examined by it, never learned from
 
 
 class EpisodeRows(NamedTuple):
@@ -50,11 +50,22 @@ def number(ends: Array) -> Array:
     return episode
 
 
-def timeouts_of(raw: Raw) -> tuple[Array, dict[str, Any]]:
-    """The file's time limits, or a guess that is told."""
+def timeouts_of(raw: Raw, guess: bool = False) -> tuple[Array, dict[str, Any]]:
+    """The file's time limits, by row or by the limit that it states.
+
+    Args:
+        raw: Arrays that went through check_arrays.
+        guess: Where it says neither, cut by the usual limit and tell; else such a file is refused, because rows would
+            lead from one episode into the next.
+    """
     if "timeouts" in raw.arrays:
         return raw.arrays["timeouts"], {}
-    steps = raw.metadata.get("max_episode_steps") or STEPS
+    steps = raw.metadata.get("max_episode_steps") or (STEPS if guess else None)
+    if steps is None:
+        raise DataError(
+            f"{raw.where}: 'timeouts' is missing, so nobody knows where episodes were cut. If the time limit was "
+            f"{STEPS} steps:\n  rl data convert {raw.where} NEW.hdf5 --max_episode_steps {STEPS}"
+        )
     if not isinstance(steps, int) or steps < 1:
         raise DataError(
             f"{raw.where}: 'metadata/max_episode_steps' is {steps!r}; it must be a positive number"

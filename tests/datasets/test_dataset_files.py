@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_lightning.datasets import check_env, load_dataset, peek
+from rl_lightning.datasets.checks import examine
 from rl_lightning.datasets.convert import convert
 from rl_lightning.datasets.episodes import cut_every
 from rl_lightning.datasets.formats import write_file
 from rl_lightning.datasets.hdf5 import write_hdf5
+from rl_lightning.datasets.places import locate
 from rl_lightning.datasets.raw import Raw
 from rl_lightning.errors import DataError
 from rl_lightning.types import EnvSpec
@@ -122,16 +124,28 @@ def test_terminal_rows_can_be_kept_for_values(tmp_path):
     assert torch.equal(data.next_obs[3], data.obs[3])
 
 
-@pytest.mark.parametrize(
-    ("steps", "expected"), [(1000, [1000, 500, 700]), (300, [300] * 5 + [300, 300, 100])]
-)
-def test_without_timeouts_episodes_are_cut_by_length(tmp_path, steps, expected):
+def test_a_stated_limit_stands_for_timeouts(tmp_path):
     arrays = make_rows([1500, 700], [True, False])
     del arrays["timeouts"]
-    metadata = {} if steps == 1000 else {"max_episode_steps": steps}
-    data = load_dataset(str(write(tmp_path / "a.hdf5", arrays, metadata)))
-    assert data.lengths().tolist() == expected
-    assert f"every {steps} steps" in data.about["read/timeouts"]
+    data = load_dataset(str(write(tmp_path / "a.hdf5", arrays, {"max_episode_steps": 300})))
+    assert data.lengths().tolist() == [300] * 5 + [300, 300, 100]
+    assert "every 300 steps" in data.about["read/timeouts"]
+
+
+def test_without_timeouts_a_file_is_refused_and_can_be_mended(tmp_path):
+    arrays = make_rows([1500, 700], [True, False])
+    del arrays["timeouts"]
+    old, new = write(tmp_path / "a.hdf5", arrays), tmp_path / "b.hdf5"
+    with pytest.raises(DataError, match=r"a\.hdf5: 'timeouts' is missing.*\n.*--max_episode_steps 1000"):
+        load_dataset(str(old))
+    with pytest.raises(DataError, match="'timeouts' is missing"):
+        convert(str(old), new)
+    assert not new.exists()
+    assert [line.topic for line in examine(locate(str(old))) if line.bad] == ["ends"]
+    convert(str(old), new, max_episode_steps=1000)
+    assert load_dataset(str(new)).lengths().tolist() == [1000, 500, 700]
+    with pytest.raises(DataError, match="of its own"):
+        convert(str(new), tmp_path / "c.hdf5", max_episode_steps=1000)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 7))
