@@ -8,7 +8,7 @@ Bars: imagined steps 1.5 times the plain way at an equal network (rgb256), 3 tim
 batch 1.3 times; 100k steps in at most 1 GB; collecting at 85 % of the env's own rate. The original is not ours to run:
 `plain` is its arithmetic written out anew, on our own network so that both compute the same: channels first, dropout
 left on while imagining, one sample after the other into and out of the network, every agent's frames pickled to a
-process and back, Adafactor in a loop over single tensors.
+process and back, fairseq's Adafactor; fresh pages for every big tensor, where ours are kept (heap.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from __future__ import annotations
 import argparse
 import pickle
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from rl_lightning.buffers.frame_log import FrameLog
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.envs.transforms import AtariFrames
 from rl_lightning.functional.frames import clipped_frame_loss
+from rl_lightning.heap import keep_pages
 from rl_lightning.models.next_frame import FrameWorld, NextFramePredictor
 from rl_lightning.rollout.collect import Collector
 from rl_lightning.rollout.random_actor import random_actor
@@ -36,6 +38,7 @@ from rl_lightning.rollout.simulated_env import SimulatedEnvs, Starts
 from rl_lightning.types import EnvSpec, FrameWindow
 
 AGENTS, BATCH = 16, 4
+BLOCK = 64  # steps collected at a time, as in a run
 
 
 class Size:
@@ -80,7 +83,7 @@ def imagine(colors: int, steps: int, half: bool = False) -> float:
     """Imagined env steps per second, all agents in one pass."""
     about = spec(colors)
     envs = SimulatedEnvs(
-        world(colors).eval().for_imagining(),
+        world(colors).eval().for_imagining(half),
         None,
         AnyStart(about.obs_shape, colors),
         about,
@@ -155,10 +158,42 @@ def train(colors: int, batches: int) -> float:
     return batches / (time.perf_counter() - began)
 
 
+class PlainAdafactor:
+    """The original's update rule: relative steps, rows and columns of the last two axes, one weight after the other."""
+
+    def __init__(self, params: list[torch.nn.Parameter]) -> None:
+        self.params, self.steps = params, 0
+        self.rows: dict[int, torch.Tensor] = {}
+        self.columns: dict[int, torch.Tensor] = {}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        self.steps += 1
+        beta, rate = 1.0 - self.steps**-0.8, min(0.01, self.steps**-0.5)
+        for number, param in enumerate(self.params):
+            if param.grad is None:
+                continue
+            update = param.grad.square().add_(1e-30)
+            if param.ndim > 1:
+                row = self.rows.setdefault(number, torch.zeros_like(update[..., 0]))
+                column = self.columns.setdefault(number, torch.zeros_like(update[..., 0, :]))
+                row.mul_(beta).add_(update.mean(-1), alpha=1.0 - beta)
+                column.mul_(beta).add_(update.mean(-2), alpha=1.0 - beta)
+                scale = (row / row.mean(-1, keepdim=True)).rsqrt_().unsqueeze(-1)
+                update = torch.mul(scale, column.unsqueeze(-2).rsqrt()).mul_(param.grad)
+            else:
+                square = self.rows.setdefault(number, torch.zeros_like(update))
+                square.mul_(beta).add_(update, alpha=1.0 - beta)
+                update = square.rsqrt().mul_(param.grad)
+            size = param.numel() ** 0.5
+            update.div_((update.norm() / size).clamp_(min=1.0))
+            param.add_(update.mul_(rate * max(1e-3, float(param.norm()) / size)), alpha=-1.0)
+
+
 def train_plain(batches: int) -> float:
     net = NextFramePredictor(colors=0, norm="instance").build(spec(0))
     net = net.to(memory_format=torch.contiguous_format).train()  # type: ignore[call-overload]
-    optimizer = torch.optim.Adafactor(net.parameters(), 0.01, eps=(1e-15, 1e-3), foreach=False)
+    optimizer = PlainAdafactor(list(net.parameters()))
     window = windows(0, batches + 1)
     stack, began = window.stack, 0.0
     for t in range(batches + 1):
@@ -177,7 +212,7 @@ def train_plain(batches: int) -> float:
             + found.value.square().mean()
             + found.latent_loss / 50
         )
-        optimizer.zero_grad()
+        net.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
@@ -196,9 +231,12 @@ def collecting(steps: int) -> tuple[float, float]:
         envs.native.step(action)  # type: ignore[attr-defined]
     alone = 8 * steps / (time.perf_counter() - began)
     log, collector = FrameLog(envs.env_spec, 8 * steps + 64), Collector(envs, 0)
+    actor, explore, done = random_actor(envs.env_spec), torch.Generator().manual_seed(0), 0
     began = time.perf_counter()
-    log.add(collector.collect(random_actor(envs.env_spec), steps, torch.Generator().manual_seed(0)))
-    return alone, 8 * steps / (time.perf_counter() - began)
+    while done < steps:
+        log.add(collector.collect(actor, BLOCK, explore))
+        done += BLOCK
+    return alone, 8 * done / (time.perf_counter() - began)
 
 
 def arithmetic(colors: int) -> float:
@@ -216,32 +254,49 @@ def hours(gflop: float) -> float:
     return total * 1e9 / GPU_FLOPS / 3600
 
 
+ROWS: dict[str, Callable[[int], float]] = {
+    "imagine, plain": imagine_plain,
+    "imagine, rgb256": lambda steps: imagine(0, steps),
+    "imagine, palette": lambda steps: imagine(128, steps),
+    "imagine, rgb256, bf16": lambda steps: imagine(0, steps, half=True),
+    "imagine, palette, bf16": lambda steps: imagine(128, steps, half=True),
+    "train, plain": train_plain,
+    "train, rgb256": lambda steps: train(0, steps),
+    "train, palette": lambda steps: train(128, steps),
+}
+
+
+def alone(name: str, given: argparse.Namespace) -> float:
+    """One row in a process of its own: ours keeps its pages, as every run does, and the plain way must not."""
+    command = [sys.executable, __file__, "--threads", str(given.threads), "--row", name]
+    found = subprocess.run(
+        [*command, *(["--quick"] if given.quick else [])], check=True, capture_output=True, text=True
+    )
+    return float(found.stdout.split()[-1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--row", choices=list(ROWS), help="this one only, here")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     steps, rounds = (1, 1) if given.quick else (6, given.rounds)
     if given.quick:
         Size.agents, Size.batch = 2, 1
-    rows: dict[str, Callable[[], Any]] = {
-        "imagine, plain": lambda: imagine_plain(steps),
-        "imagine, rgb256": lambda: imagine(0, steps),
-        "imagine, palette": lambda: imagine(128, steps),
-        "imagine, rgb256, bf16": lambda: imagine(0, steps, half=True),
-        "imagine, palette, bf16": lambda: imagine(128, steps, half=True),
-        "train, plain": lambda: train_plain(steps),
-        "train, rgb256": lambda: train(0, steps),
-        "train, palette": lambda: train(128, steps),
-    }
-    found: dict[str, list[float]] = {name: [] for name in rows}
+    if given.row is not None:
+        if "plain" not in given.row:
+            keep_pages()
+        print(ROWS[given.row](steps))
+        return
+    found: dict[str, list[float]] = {name: [] for name in ROWS}
     for _ in range(rounds):
-        for name, measure in rows.items():
-            found[name].append(measure())
+        for name in ROWS:
+            found[name].append(alone(name, given))
     middle = {name: statistics.median(values) for name, values in found.items()}
     for name, value in middle.items():
         kind = name.split(",")[0]
@@ -253,8 +308,10 @@ def main() -> None:
         gflop = arithmetic(colors)
         print(f"{name}: {gflop:.2f} GFLOP an imagined step; a game is about {hours(gflop):.1f} h of pure arithmetic "
               f"at {GPU_FLOPS / 1e12:.0f} TFLOP/s (estimated, launches not counted)")  # fmt: skip
-    alone, collected = collecting(50 if given.quick else 1000)
-    print(f"collecting: {collected:.0f} agent steps/s, {collected / alone:.0%} of the env's own {alone:.0f}")
+    keep_pages()
+    pairs = [collecting(50 if given.quick else 1000) for _ in range(rounds)]
+    own, collected = (statistics.median(side) for side in zip(*pairs, strict=True))
+    print(f"collecting: {collected:.0f} agent steps/s, {collected / own:.0%} of the env's own {own:.0f}")
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from rl_lightning.callbacks.loggers import LogConfig  # noqa: E402
 from rl_lightning.cli.explain import explain  # noqa: E402
 from rl_lightning.data.module import RLData  # noqa: E402
 from rl_lightning.experiments.runs import redact  # noqa: E402
+from rl_lightning.heap import keep_pages  # noqa: E402
 from rl_lightning.rollout.schedule import RunConfig  # noqa: E402
 
 for _name in ("lightning.pytorch", "lightning.fabric"):
@@ -176,6 +177,7 @@ class RLCLI(LightningCLI):
             if self.config.threads < 1:
                 raise ConfigError(f"threads is {self.config.threads}; it must be at least 1")
             torch.set_num_threads(self.config.threads)
+        keep_pages()
         lightning.seed_everything(self.config.seed_everything, verbose=False)
         try:
             with torch.device("meta" if meta else "cpu"):

@@ -95,7 +95,7 @@ class Dreaming(EnvData):
         starts = FrameStarts(
             load_frames(self.frames_product, self.spec), self.past if world.state_size else 0
         )
-        world = world.to(device).for_imagining()
+        world = world.to(device).for_imagining(self.half)
         return SimulatedEnvs(
             world, head, starts, self.spec, count, self.horizon, self.flip_first, self.bootstrap,
             gamma, self.half, device,

@@ -266,9 +266,9 @@ class NativeFrames(NativeAtari):
         screens, rewards, terminated, truncated, found = self.native.step(actions.astype(np.int64))
         self._returns += rewards
         self._lengths += self.skip
-        frames, stacks, width = self._seen(screens), self._stacks, self._channels
-        stacks[:, :-width] = stacks[:, width:].copy()
-        stacks[:, -width:] = frames
+        frames, width = self._seen(screens), self._channels
+        stacks = np.concatenate([self._stacks[:, width:], frames], 1)
+        self._stacks = stacks
         infos: Infos = {}
         ended = terminated | truncated
         if ended.any():

@@ -27,7 +27,7 @@ _NTSC = """
 482c00 694d14 866a26 a28638 bb9f47 d2b656 e8cc63 fce070
 """
 ATARI_COLORS = 128
-_KEY_BITS = 6  # of each channel; enough to tell all 128 colours apart
+_KEY = (6, 2, 3)  # the smallest weights of red, green and blue whose sums tell all 128 colours apart
 
 Colors = NDArray[np.uint8]
 
@@ -44,18 +44,21 @@ def palette(levels: Sequence[int] | None = None) -> Colors:
     return np.repeat(np.asarray(levels, np.uint8)[:, None], 3, axis=1)
 
 
-def _key(rgb: NDArray[np.uint8]) -> NDArray[np.int32]:
-    part = rgb.astype(np.int32) >> (8 - _KEY_BITS)
-    return (part[..., 0] << 2 * _KEY_BITS) | (part[..., 1] << _KEY_BITS) | part[..., 2]
+def _key(rgb: NDArray[np.uint8]) -> NDArray[np.uint16]:
+    """A number of each colour; Atari's 128 have 128 of them."""
+    key = np.multiply(rgb[..., 0], _KEY[0], dtype=np.uint16)
+    key += np.multiply(rgb[..., 1], _KEY[1], dtype=np.uint16)
+    key += np.multiply(rgb[..., 2], _KEY[2], dtype=np.uint16)
+    return key
 
 
 def atari_index_table() -> NDArray[np.uint8]:
-    """Where each colour of `atari_palette` lies, by the upper bits of its RGB: for `to_index`."""
-    table = np.zeros(1 << 3 * _KEY_BITS, np.uint8)
+    """Where each colour of `atari_palette` lies, by its key: for `to_index`."""
+    table = np.zeros(255 * sum(_KEY) + 1, np.uint8)
     table[_key(atari_palette())] = np.arange(ATARI_COLORS)
     return table
 
 
 def to_index(rgb: NDArray[np.uint8], table: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Indices of colours that are all Atari's.  [..., 3] -> [...]"""
-    return table[_key(rgb)]
+    return table.take(_key(rgb), mode="clip")  # every key is in the table; "clip" spares the check

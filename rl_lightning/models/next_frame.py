@@ -11,6 +11,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.frames import standardize
 from rl_lightning.functional.palette import ATARI_COLORS
 from rl_lightning.models.provided import Provided
+from rl_lightning.networks.frame_parts import Doubling
 from rl_lightning.networks.next_frame import Features, NextFrameNet
 from rl_lightning.networks.reward_net import HEADS, RewardNet
 from rl_lightning.types import EnvSpec
@@ -88,10 +89,16 @@ class FrameWorld(nn.Module):
         self.remember = nn.Conv2d(state_size + wide, 2 * state_size, 3, 1, 1) if state_size else None
         self.register_buffer("certain", torch.zeros(()))
 
-    def for_imagining(self) -> FrameWorld:
-        """Weights as convolutions read them fastest. In training they stay as they are: Adafactor, which goes over the
-        last two axes of each, takes twice as long on weights in this order."""
-        return self.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+    def for_imagining(self, half: bool = False) -> FrameWorld:
+        """Frozen, with weights as convolutions read them fastest, and with `half` in bfloat16. In training they stay as
+        they are, because Adafactor goes over the last two axes of each."""
+        self.to(memory_format=torch.channels_last).requires_grad_(False)  # type: ignore[call-overload]
+        for part in self.modules():
+            if half and isinstance(part, nn.Conv2d | nn.ConvTranspose2d):
+                part.to(torch.bfloat16)
+            if isinstance(part, Doubling):
+                part.prepare()
+        return self
 
     def make_head(self, kind: str) -> RewardNet:
         """A reward head that fits this network's features."""

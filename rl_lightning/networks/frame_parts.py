@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 MAX_TIMESCALE = 1e4
 HEADS = 4
+LARGE_MAP = 1000  # pixels from which a group norm beats one written out
 
 
 def timing_signal(channels: int, height: int, width: int) -> Tensor:
@@ -38,7 +39,7 @@ class Timing(nn.Module):
         self.register_buffer("signal", made, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.signal
+        return x + self.signal.to(x.dtype)  # a half-precision map stays one
 
 
 class Inject(nn.Module):
@@ -67,12 +68,70 @@ class ChannelNorm(nn.Module):
         return rows.permute(0, 3, 1, 2)
 
 
+class SpaceNorm(nn.InstanceNorm2d):
+    """Instance norm that leaves channels-last maps as they are: torch's own copies them there and back."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled():  # torch's is the fastest to go back through
+            return super().forward(x)
+        if x.shape[-2] * x.shape[-1] >= LARGE_MAP:
+            weight, bias = (None if p is None else p.to(x.dtype) for p in (self.weight, self.bias))
+            return F.group_norm(x, self.num_features, weight, bias, self.eps)
+        centred = x - x.mean((2, 3), keepdim=True)
+        scale = (centred.square().mean((2, 3), keepdim=True) + self.eps).rsqrt()
+        if self.weight is None:
+            return centred.mul_(scale)
+        scale = scale * self.weight[:, None, None].to(x.dtype)
+        return torch.addcmul(self.bias[:, None, None].to(x.dtype), centred, scale)
+
+
+class Doubling(nn.ConvTranspose2d):
+    """Twice the size by a transposed convolution of 4 x 4 with stride 2.
+
+    Output pixels of one parity see 2 x 2 of the kernel: four plain convolutions, each a quarter of the output. With an
+    odd size they take a third of the time of torch's transposed one, and `prepare` lays their kernels out.
+    """
+
+    def __init__(self, channels: int, out: int, odd: tuple[int, int]) -> None:
+        super().__init__(channels, out, 4, 2, 1, output_padding=odd)
+        self.quarters: list[Tensor] = []
+
+    def prepare(self) -> None:
+        """For imagining with weights that no longer change, on a CPU."""
+        if any(self.output_padding) and self.weight.device.type == "cpu":  # type: ignore[arg-type]
+            kernel = self.weight.detach().transpose(0, 1).flip(2, 3)
+            parts = [kernel[:, :, row::2, column::2] for row in (0, 1) for column in (0, 1)]
+            self.quarters = [part.contiguous(memory_format=torch.channels_last) for part in parts]
+
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        if not self.quarters or torch.is_grad_enabled() or x.device != self.quarters[0].device:
+            return super().forward(x, output_size)
+        odd = self.output_padding
+        high, wide = 2 * x.shape[2] + int(odd[0]), 2 * x.shape[3] + int(odd[1])
+        padded = F.pad(x, (1, 1 + int(odd[1]), 1, 1 + int(odd[0])))
+        found: Tensor | None = None
+        for number, kernel in enumerate(self.quarters):
+            row, column = divmod(number, 2)
+            rows, columns = (high - row + 1) // 2, (wide - column + 1) // 2
+            quarter = F.conv2d(
+                padded[:, :, row : row + rows + 1, column : column + columns + 1], kernel, self.bias
+            )
+            if found is None:
+                shape = (len(x), self.out_channels, high, wide)
+                found = torch.empty(
+                    shape, dtype=quarter.dtype, device=x.device, memory_format=torch.channels_last
+                )
+            found[:, :, row::2, column::2] = quarter
+        assert found is not None
+        return found
+
+
 def make_norm(kind: str, channels: int, affine: bool = True) -> nn.Module:
     """layer: over channels at each position; instance: over space in each channel (the original's)."""
     if kind == "layer":
         return ChannelNorm(channels, affine)
     assert kind == "instance", kind
-    return nn.InstanceNorm2d(channels, eps=1e-6, affine=affine)
+    return SpaceNorm(channels, eps=1e-6, affine=affine)
 
 
 class MeanAttention(nn.Module):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.networks.frame_parts import Inject, Timing, halving, make_norm
+from rl_lightning.networks.frame_parts import Doubling, Inject, Timing, halving, make_norm
 from rl_lightning.networks.latent_bits import BitsPosterior, BitsPredictor, signs, training_bits
 
 
@@ -44,7 +44,7 @@ class Up(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.drop, self.inject = nn.Dropout(dropout), Inject(actions, channels)
-        self.conv = nn.ConvTranspose2d(channels, out, 4, 2, 1, output_padding=odd)
+        self.conv = Doubling(channels, out, odd)
         self.norm, self.timing = make_norm(norm, out), Timing(out, *size)
 
     def forward(self, x: Tensor, skip: Tensor, action: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.networks.adafactor import CPUAdafactor
 from rl_lightning.networks.fused import FusedAdam
 
 FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")
@@ -155,7 +156,7 @@ class Adafactor(OptimizerRecipe):
 
     def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
         eps = (float(self.eps[0]), float(self.eps[1]))
-        # one tensor after the other: on a CPU faster than all together, and without their copies
-        return torch.optim.Adafactor(
+        # one tensor after the other: without copies of all together
+        return CPUAdafactor(
             list(params), lr, self.beta2_decay, eps, self.clip, self.weight_decay, foreach=False
         )

@@ -126,7 +126,8 @@ class SimulatedEnvs(Envs):
         given = Starts(*(part.to(self.device) for part in drawn))
         index = torch.from_numpy(places).to(self.device)
         self._stack[index] = given.stack
-        state = self.world.recall(given.past_stack, given.past_action, given.past_valid)
+        with self._precision():
+            state = self.world.recall(given.past_stack, given.past_action, given.past_valid)
         if state is not None:
             if self._state is None:
                 self._state = state.new_zeros(self.num_envs, *state.shape[1:])
@@ -136,7 +137,7 @@ class SimulatedEnvs(Envs):
     @torch.no_grad()
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
         given = torch.as_tensor(np.asarray(actions), dtype=torch.int64).to(self.device)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+        with self._precision():
             told = self.world.foretell(self._stack, given, self._state, self.head, self.noise)
         self._stack, self._state = self.world.push(self._stack, told.frame), told.state
         rewards = told.reward.float().cpu().numpy().astype(np.float32)
@@ -146,7 +147,8 @@ class SimulatedEnvs(Envs):
         self.steps += 1
         truncated = (self._age >= self.horizon) & ~terminated
         if self.bootstrap == "world" and truncated.any():
-            value = self.world.state_value(self._stack, self._state).float().cpu().numpy()
+            with self._precision():
+                value = self.world.state_value(self._stack, self._state).float().cpu().numpy()
             rewards = np.where(truncated, rewards + self.gamma * value, rewards).astype(np.float32)
             terminated, truncated = terminated | truncated, np.zeros_like(truncated)
         ended = terminated | truncated
@@ -159,6 +161,9 @@ class SimulatedEnvs(Envs):
             }
             self._begin(ended)
         return self._seen(), rewards, terminated, truncated, infos
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.half)
 
     def _seen(self) -> Array:
         found: Array = self._stack.cpu().numpy()

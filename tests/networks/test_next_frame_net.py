@@ -1,6 +1,8 @@
 """The next-frame network: counted to the last weight, and quiet where it must be."""
 
+import copy
 import math
+import sys
 
 import pytest
 import torch
@@ -10,9 +12,10 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.heap import keep_pages
 from rl_lightning.models.next_frame import NextFramePredictor
 from rl_lightning.networks import Adafactor
-from rl_lightning.networks.frame_parts import MeanAttention, timing_signal
+from rl_lightning.networks.frame_parts import Doubling, MeanAttention, make_norm, timing_signal
 from rl_lightning.networks.latent_bits import to_bits, to_symbols, training_bits
 from rl_lightning.types import EnvSpec
 
@@ -155,7 +158,8 @@ def test_memory_is_filled_from_the_past_and_empty_before_an_episode():
     last = world.recall(past, actions, torch.tensor([[False, True]] * 3))
     both = world.recall(past, actions, torch.ones(3, 2, dtype=torch.bool))
     assert last.any() and not torch.equal(last, both)
-    step = world.next_state(None, world.features(past[:, 1], actions[:, 1]))
+    with torch.no_grad():
+        step = world.next_state(None, world.features(past[:, 1], actions[:, 1]))
     assert torch.equal(step, last)
     stack = stacks()
     fin = [world.features(stack, actions[:, 0], state).fin for state in (None, both)]
@@ -256,3 +260,59 @@ def test_adafactor_is_the_originals(scale):
     reference_adafactor(list(theirs.parameters()), lambda: grads(theirs), 100)
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert (p - q).abs().max() < 1e-6
+
+
+def test_adafactor_moves_as_torchs_and_shares_its_checkpoints():
+    """Kernels of convolutions, a wide matrix, a vector, and a weight that is laid out channels-last."""
+
+    def weights():
+        torch.manual_seed(1)
+        shapes = [(6, 5, 4, 4), (7, 3, 3, 3), (90, 70), (11,), (8, 4, 4, 4)]
+        found = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+        found[-1].data = found[-1].data.to(memory_format=torch.channels_last)
+        return found
+
+    ours, theirs = weights(), weights()
+    mine = Adafactor(weight_decay=0.01).build(ours, 0.01)
+    peer = torch.optim.Adafactor(theirs, 0.01, eps=(1e-15, 1e-3), weight_decay=0.01, foreach=False)
+    for step in range(30):
+        for p, q in zip(ours, theirs, strict=True):
+            p.grad = torch.randn(p.shape) * 10.0 ** -(step % 4)
+            q.grad = p.grad.clone()
+        mine.step()
+        peer.step()
+        if step == 15:
+            peer.load_state_dict(copy.deepcopy(mine.state_dict()))
+    for p, q in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(40, 30), (5, 4)])
+@pytest.mark.parametrize("affine", [True, False])
+def test_norm_over_space_is_the_same_without_gradients(size, affine):
+    torch.manual_seed(0)
+    norm = make_norm("instance", 6, affine)
+    for p in norm.parameters():
+        p.data.normal_()
+    x = (3.0 + 2.0 * torch.randn(2, 6, *size)).to(memory_format=torch.channels_last)
+    expected = norm(x)
+    with torch.no_grad():
+        found = norm(x)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("odd", [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_doubling_by_quarters_is_the_transposed_convolution(odd):
+    torch.manual_seed(0)
+    layer, x = Doubling(5, 3, odd), torch.randn(2, 5, 4, 6)
+    expected = layer(x)
+    layer.prepare()
+    with torch.no_grad():
+        found = layer(x)
+    assert found.shape[-2:] == (8 + odd[0], 12 + odd[1]) and bool(layer.quarters) == any(odd)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_pages_are_kept_where_the_system_can():
+    assert keep_pages() == sys.platform.startswith("linux")

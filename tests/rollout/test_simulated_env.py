@@ -1,5 +1,7 @@
 """A learned world as a vector env: the contract of all vector envs, and with a perfect world the real rewards."""
 
+import copy
+
 import gymnasium
 import numpy as np
 import pytest
@@ -236,10 +238,11 @@ def test_half_precision_foretells_nearly_the_same(state_size):
     world.certain.fill_(1.0)
     seen = []
     for half in (False, True):
-        envs = SimulatedEnvs(world, None, Given(first_stacks()), spec, 8, 4, half=half)
+        prepared = copy.deepcopy(world).for_imagining(half)
+        envs = SimulatedEnvs(prepared, None, Given(first_stacks()), spec, 8, 1, bootstrap="world", half=half)
         envs.reset(seed=2)
         seen.append(envs.step(np.zeros(8, np.int64)))
-    assert (seen[0][0] == seen[1][0]).mean() > 0.9 and (seen[0][1] == seen[1][1]).mean() > 0.5
+    assert (seen[0][0] == seen[1][0]).mean() > 0.9 and np.abs(seen[0][1] - seen[1][1]).mean() < 0.5
 
 
 def test_pictures_for_people():
