@@ -38,7 +38,7 @@ from rl_lightning.rollout.simulated_env import SimulatedEnvs, Starts
 from rl_lightning.types import EnvSpec, FrameWindow
 
 AGENTS, BATCH = 16, 4
-BLOCK = 64  # steps collected at a time, as in a run
+GAMES, BLOCK = 8, 64  # played at once, and steps collected at a time, as in a run
 
 
 class Size:
@@ -220,23 +220,23 @@ def train_plain(batches: int) -> float:
     return batches / (time.perf_counter() - began)
 
 
-def collecting(steps: int) -> tuple[float, float]:
-    """Agent steps per second of the env alone, and of collecting from it into a log of frames."""
-    config = EnvConfig("ALE/Freeway-v5", transforms=[AtariFrames()])
-    envs = make_envs(config, 8, "native")
-    envs.reset(seed=0)
-    actions = np.random.default_rng(0).integers(3, size=(steps, 8))
-    began = time.perf_counter()
-    for action in actions:
-        envs.native.step(action)  # type: ignore[attr-defined]
-    alone = 8 * steps / (time.perf_counter() - began)
-    log, collector = FrameLog(envs.env_spec, 8 * steps + 64), Collector(envs, 0)
-    actor, explore, done = random_actor(envs.env_spec), torch.Generator().manual_seed(0), 0
-    began = time.perf_counter()
-    while done < steps:
+def collecting(blocks: int) -> tuple[float, float]:
+    """Agent steps per second of the env alone, and of collecting from it into a log of frames: in turns, medians."""
+    envs = make_envs(EnvConfig("ALE/Freeway-v5", transforms=[AtariFrames()]), GAMES, "native")
+    collector, log = Collector(envs, 0), FrameLog(envs.env_spec, GAMES * BLOCK * (blocks + 1))
+    actions = np.random.default_rng(0).integers(3, size=(BLOCK, GAMES))
+    actor, explore = random_actor(envs.env_spec), torch.Generator().manual_seed(0)
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(blocks):
+        began = time.perf_counter()
+        for action in actions:
+            envs.native.step(action)  # type: ignore[attr-defined]
+        middle = time.perf_counter()
         log.add(collector.collect(actor, BLOCK, explore))
-        done += BLOCK
-    return alone, 8 * done / (time.perf_counter() - began)
+        times[0].append(middle - began)
+        times[1].append(time.perf_counter() - middle)
+    alone, collected = (GAMES * BLOCK / statistics.median(part) for part in times)
+    return alone, collected
 
 
 def arithmetic(colors: int) -> float:
@@ -309,7 +309,7 @@ def main() -> None:
         print(f"{name}: {gflop:.2f} GFLOP an imagined step; a game is about {hours(gflop):.1f} h of pure arithmetic "
               f"at {GPU_FLOPS / 1e12:.0f} TFLOP/s (estimated, launches not counted)")  # fmt: skip
     keep_pages()
-    pairs = [collecting(50 if given.quick else 1000) for _ in range(rounds)]
+    pairs = [collecting(2 if given.quick else 20) for _ in range(rounds)]
     own, collected = (statistics.median(side) for side in zip(*pairs, strict=True))
     print(f"collecting: {collected:.0f} agent steps/s, {collected / own:.0%} of the env's own {own:.0f}")
 

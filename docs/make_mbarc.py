@@ -50,10 +50,10 @@ def upward(obs: Any, carry: Any, explore: torch.Generator, mask: Any = None) -> 
     return torch.where(torch.rand(len(obs), generator=explore) < 0.8, 1, action), carry
 
 
-def collected(steps: int, seed: int) -> FrameLog:
-    envs = make_envs(GAME, 1)
+def collected(steps: int, seed: int, game: EnvConfig = GAME, actor: Any = upward) -> FrameLog:
+    envs = make_envs(game, 1)
     log = FrameLog(envs.env_spec, steps + 64)
-    log.add(Collector(envs, seed).collect(upward, steps, torch.Generator().manual_seed(seed)))
+    log.add(Collector(envs, seed).collect(actor, steps, torch.Generator().manual_seed(seed)))
     return log
 
 
@@ -69,10 +69,10 @@ def product(log: FrameLog, folder: Path) -> str:
     return str(folder / "product")
 
 
-def learn_world(frames: str, steps: int, length: int) -> NextFrame:
-    torch.manual_seed(0)
-    data = FrameWindows(GAME, frames, length=length, batch_size=16, holdout=0.0)
-    data.configure(RunConfig(updates=steps), 0)
+def learn_world(frames: str, steps: int, length: int, game: EnvConfig = GAME, seed: int = 0) -> NextFrame:
+    torch.manual_seed(seed)
+    data = FrameWindows(game, frames, length=length, batch_size=16, holdout=0.0)
+    data.configure(RunConfig(updates=steps), seed)
     recipe = NextFramePredictor(
         embedding=8, width=24, levels=3, doublings=2, dropout=0.0, middle_dropout=0.0, bits=0
     )
