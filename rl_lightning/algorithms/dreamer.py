@@ -152,7 +152,7 @@ class Dreamer(RLModule):
         model_optimizer, actor_optimizer, critic_optimizer = self.raw_optimizers()
         window = self.world.window(batch)
         observed = self.world.observe(window)
-        model_loss, metrics = self._model_loss(window, observed)
+        model_loss, metrics = self._model_loss(batch, window, observed)
         lesson = self._imagine(window, observed)
         critic_loss = lesson.critic_loss
         if self.replay_value_weight:
@@ -174,7 +174,7 @@ class Dreamer(RLModule):
     def update_world_model(self, batch: Sequences) -> Metrics:
         window = self.world.window(batch)
         observed = self.world.observe(window)
-        loss, metrics = self._model_loss(window, observed)
+        loss, metrics = self._model_loss(batch, window, observed)
         step(self.raw_optimizers()[0], loss, self.max_grad_norm)
         return metrics | self._states(batch, window, observed)
 
@@ -189,9 +189,13 @@ class Dreamer(RLModule):
         self._follow()
         return lesson.metrics
 
-    def _model_loss(self, window: Window, observed: Observed) -> tuple[Tensor, Metrics]:
+    def _model_loss(self, batch: Sequences, window: Window, observed: Observed) -> tuple[Tensor, Metrics]:
         losses, divergence = self.world.losses(window, observed)
-        means = {name: loss.mean() for name, loss in losses.items()}
+        weight = (
+            1.0 if batch.weight is None else batch.weight
+        )  # of windows that were drawn too often or too rarely
+        # [L, B] each, but for divergences whose free nats are granted to the whole batch
+        means = {name: (weight * loss).mean() if loss.dim() else loss for name, loss in losses.items()}
         metrics = {f"world_model/{name}_loss": value.detach() for name, value in means.items()}
         metrics["world_model/kl"] = divergence.detach()
         wrong = sum(loss.detach() for name, loss in losses.items() if name in ("decoder", "reward"))

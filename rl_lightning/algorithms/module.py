@@ -154,6 +154,10 @@ class RLModule(LightningModule):
     def record(self, metrics: Metrics) -> None:
         """Adds to the running means; nothing is converted or logged here."""
         for name, value in metrics.items():
+            if not isinstance(value, Tensor):
+                raise TypeError(
+                    f"{type(self).__name__} returned {value!r} as {name}; metrics are scalar tensors"
+                )
             value = value.detach()
             self._sums[name] = self._sums[name] + value if name in self._sums else value
             self._counts[name] = self._counts.get(name, 0) + 1

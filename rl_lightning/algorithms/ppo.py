@@ -196,7 +196,7 @@ class PPO(RLModule):
             for part in rows.shuffled(order, old_log_prob, old_value, advantage, target):
                 interrupt.poll()
                 history.append(self._minibatch(part, optimizer))
-                if self.target_kl is not None and history[-1]["train/approx_kl"] > 1.5 * self.target_kl:
+                if self.target_kl is not None and self._too_far(history[-1]["train/approx_kl"]):
                     stop = True
                     break
             if stop:
@@ -209,6 +209,12 @@ class PPO(RLModule):
         metrics["train/explained_variance"] = explained_variance(old_value, target)
         metrics["train/gradient_steps"] = torch.tensor(float(len(history)))
         return metrics
+
+    def _too_far(self, kl: Tensor) -> bool:
+        """Whether the policy has left its target; all ranks decide by their mean, so that they stop together."""
+        assert self.target_kl is not None
+        ranks.average_([kl])
+        return bool(kl > 1.5 * self.target_kl)
 
     def _rows_per_minibatch(self, rollout: Rollout) -> int:
         return max(1, self.minibatch_size // len(rollout.obs)) if self.recurrent else self.minibatch_size

@@ -27,17 +27,28 @@ def step(optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tenso
     """
     if _guard is not None:
         return _guard.step(optimizer, loss, clip)
-    if not math.isfinite(loss.item()):
-        raise DivergedError(f"the loss became {loss.item()}; nothing was learned from it")
+    alone = ranks.world_size() == 1
+    if alone:
+        _check_finite(loss)
     params = parameters(optimizer)
     grads = torch.autograd.grad(loss, params, allow_unused=True)
-    ranks.average_([g for g in grads if g is not None])
+    if (
+        not alone
+    ):  # the loss goes with the gradients: one rank must not leave while the others wait for its message
+        mean = loss.detach().clone()
+        ranks.average_([*(g for g in grads if g is not None), mean])
+        _check_finite(mean)
     assign(params, grads)
     norm = None if clip is None else clip_([p.grad for p in params if p.grad is not None], clip)
     optimizer.step()
     if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
         torch.clear_autocast_cache()  # else the next update of this block would see the weights from before the step
     return norm
+
+
+def _check_finite(loss: Tensor) -> None:
+    if not math.isfinite(value := loss.item()):
+        raise DivergedError(f"the loss became {value}; nothing was learned from it")
 
 
 def assign(params: Sequence[Tensor], grads: Sequence[Tensor | None]) -> None:

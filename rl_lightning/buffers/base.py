@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import copy
+from typing import Any, Protocol, TypeVar
 
 import psutil
 import torch
 from torch import Tensor
 
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.errors import ConfigError
+from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
+R = TypeVar("R")
 AUTO_SHARE = 0.5  # share of the free memory that `capacity: auto` takes
 AUTO_MOST = 1_000_000  # rows, whatever the memory
 
@@ -54,3 +56,21 @@ def fit_capacity(capacity: int | str, row_bytes: int, num_envs: int, free: int |
             f"Use --data.buffer.init_args.capacity {fits} or auto (half of what is free)"
         )
     return max(num_envs, rows // num_envs * num_envs)
+
+
+def as_saved(recipe: R, saved: int | None, built: int) -> R | None:
+    """The recipe that gives a buffer the size it was saved with; None where it has that size already.
+
+    `auto` follows the memory that is free, which is another after a restart; a number that was changed is refused,
+    because rows that were never written would be drawn.
+    """
+    if saved is None or saved == built:
+        return None
+    if getattr(recipe, "capacity", None) != "auto":
+        raise ResumeError(
+            f"the buffer had room for {saved:,} rows, and this run asks for {built:,}; an exact resume keeps it.\n"
+            f"Use --data.buffer.init_args.capacity {saved}, or start anew from the weights: --resume_mode warm_start"
+        )
+    found = copy.copy(recipe)
+    found.capacity = saved  # type: ignore[attr-defined]
+    return found

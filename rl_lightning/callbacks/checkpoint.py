@@ -27,12 +27,15 @@ class SaveCheckpoints(Callback):
         folder: The run's folder.
         evaluation: The callback that knows which evaluation was the best.
         resume_from: The generation to go on from, exactly; null starts anew.
+        changed: What was loaded differs from the checkpoint (a new learning rate): it is saved at once.
     """
 
-    def __init__(self, folder: str, evaluation: Evaluate, resume_from: str | None = None) -> None:
+    def __init__(
+        self, folder: str, evaluation: Evaluate, resume_from: str | None = None, changed: bool = False
+    ) -> None:
         self.generations = Generations(Path(folder) / "checkpoints")
         self.evaluation = evaluation
-        self.resume_from = resume_from
+        self.resume_from, self.changed = resume_from, changed
         self.seen = 0
         self.last_saved: tuple[int, int] | None = None  # clocks of the newest generation
         self._saved_at = time.monotonic()
@@ -67,7 +70,7 @@ class SaveCheckpoints(Callback):
         seeding.set_global_state(state["random"])
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         self._recall_best(schedule.clock)
-        if self.generations.found()[-1:] == [folder]:
+        if self.generations.found()[-1:] == [folder] and not self.changed:
             self.last_saved = (schedule.env_step, schedule.update)
         else:  # from here on this is where the run stands, whatever newer ones were passed over
             self.save_last(trainer, pl_module)

@@ -45,8 +45,8 @@ class Control(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        late = time.monotonic() - self._began >= schedule.run.max_seconds()
-        self.caught, late = ranks.from_rank_zero((self.caught, late))
+        self.caught, schedule.seconds = ranks.from_rank_zero((self.caught, time.monotonic() - self._began))
+        late = schedule.seconds >= schedule.run.max_seconds()
         if schedule.finished or late or self.caught is not None:
             trainer.should_stop = True
         if time.monotonic() - self._reported > 5.0:

@@ -27,10 +27,11 @@ def default_callbacks(
     title: str = "",
     debug: bool = False,
     resume_from: Path | None = None,
+    changed: bool = False,
 ) -> list[Callback]:
     """Emit, evaluate, decide whether to stop, save, close, show: each looks at what those before it found."""
     metrics, evaluation, control = EmitMetrics(log.every), Evaluate(str(folder)), Control(report)
-    saving = SaveCheckpoints(str(folder), evaluation, str(resume_from) if resume_from else None)
+    saving = SaveCheckpoints(str(folder), evaluation, str(resume_from) if resume_from else None, changed)
     found: list[Callback] = [RecordData(report), metrics, evaluation]
     if log.videos:
         found.append(RecordVideo(str(folder), log.videos))

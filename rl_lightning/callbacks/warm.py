@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from torch.optim import Optimizer
 
 from rl_lightning.errors import ResumeError
 
 
 class WarmOptimizers(Callback):
-    """Loads optimizer states once the optimizers exist.
+    """Loads optimizer states once the optimizers exist; their rates are the config's, as its record says.
+
+    Stands before the callback that saves, so that the first checkpoint already holds them.
 
     Args:
         states: One per optimizer, in order.
@@ -25,18 +28,25 @@ class WarmOptimizers(Callback):
                 f"the checkpoint has {len(self.states)} optimizers, this run {len(trainer.optimizers)}"
             )
         for optimizer, state in zip(trainer.optimizers, self.states, strict=True):
+            wanted = [group["lr"] for group in optimizer.param_groups]
             try:
                 optimizer.load_state_dict(state)
             except (ValueError, KeyError) as error:
                 raise ResumeError(f"the checkpoint's optimizer does not fit this model ({error})") from None
+            set_rates(optimizer, wanted)
 
 
 class ResetLR(Callback):
     """Gives every optimizer the learning rates that the config asks for, instead of the checkpoint's."""
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        made = pl_module.configure_optimizers()
+        made = pl_module.configure_optimizers() or []
         fresh = made if isinstance(made, list) else [made]
         for optimizer, wanted in zip(trainer.optimizers, fresh, strict=True):
-            for group, new in zip(optimizer.param_groups, wanted.param_groups, strict=True):
-                group["lr"] = group["initial_lr"] = new["lr"]
+            set_rates(optimizer, [group["lr"] for group in wanted.param_groups])
+
+
+def set_rates(optimizer: Optimizer, rates: list[float]) -> None:
+    """Of each group, also as what a schedule starts from."""
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = group["initial_lr"] = rate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,13 +89,13 @@ def resume(words: list[str]) -> int:
 
     cli = parse_config(at_home(config, run.folder), parsed)
     check_products(record.get("products"), cli.plain(), run.name)
-    tell_changes(run, cli.plain(), parsed.has("reset_lr"))
+    keep_config = tell_changes(run, cli.plain(), parsed.has("reset_lr"))
     from rl_lightning.cli.start import newest, start_from
 
     which = parsed.get("checkpoint")
     generation = newest(run) if which in (None, "last") else run.checkpoint(which or "").parent
     start = start_from(str(generation), "exact", parsed.has("reset_lr"))
-    return train(cli, parsed, run.name, run.name, run, start)
+    return train(cli, parsed, run.name, run.name, run, start, keep_config)
 
 
 def refuse_running(run: Run, record: dict[str, Any]) -> None:
@@ -112,17 +113,36 @@ def refuse_running(run: Run, record: dict[str, Any]) -> None:
         check()
 
 
-def tell_changes(run: Run, config: Config, reset_lr: bool) -> None:
-    """Prints every setting that differs from the run's, and keeps the new ones as its config."""
-    changed = differences(compose([str(run.config_file)]), config)
+def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None] | None:
+    """Prints every setting that differs from the run's; what is returned keeps the new ones as its config.
+
+    To be called when all is loaded: a change that the checkpoint does not fit must leave the run as it was.
+    """
+    old = compose([str(run.config_file)])
+    changed = differences(old, config)
     if not changed or not is_first():
-        return
+        return None
     for line in changed:
         print(f"differs from the checkpoint: {line}", file=sys.stderr)
-    rates = [line for line in changed if "lr" in line.split(":")[0].rpartition(".")[2]]
+    rates = [line for line in changed if is_rate(line.split(":")[0].rpartition(".")[2])]
     if rates and not reset_lr:
         print("note: the checkpoint's learning rate stays; --reset_lr applies the new one", file=sys.stderr)
-    write_config(run, config)
+        config = with_rates_of(old, config)
+    return lambda: write_config(run, config)
+
+
+def is_rate(name: str) -> bool:
+    return name == "lr" or name.endswith("_lr")
+
+
+def with_rates_of(old: Any, new: Any) -> Any:
+    """The new settings with the old learning rates, which are the ones in use."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return {
+        key: old[key] if is_rate(str(key)) and key in old else with_rates_of(old.get(key), value)
+        for key, value in new.items()
+    }
 
 
 def is_first() -> bool:
@@ -152,6 +172,7 @@ def train(
     stem: str,
     run: Run | None = None,
     start: Start | None = None,
+    started: Callable[[], None] | None = None,
 ) -> int:
     """Builds, trains and closes the run's record, whatever happens."""
     from rl_lightning.cli.training import Training
@@ -175,7 +196,7 @@ def train(
     try:
         if fresh:
             start_record(run, cli, saved, parsed)
-        training = Training(cli, run, redact(saved), parsed.has("debug"), start)
+        training = Training(cli, run, redact(saved), parsed.has("debug"), start, started=started)
     except Exception:
         if fresh:
             shutil.rmtree(run.folder, ignore_errors=True)  # made a moment ago, and nothing was trained in it

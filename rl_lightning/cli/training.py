@@ -6,10 +6,12 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.callbacks import LambdaCallback
 
 from rl_lightning import ranks
 from rl_lightning.callbacks import Control, Evaluate, default_callbacks, make_loggers
@@ -43,6 +45,7 @@ class Training:
         debug: Watch everything.
         start: What the run begins with.
         title: What stands before the bar; empty: the run's name.
+        started: Called once everything has been loaded, and nothing trained yet.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Training:
         debug: bool = False,
         start: Start | None = None,
         title: str = "",
+        started: Callable[[], None] | None = None,
     ) -> None:
         start = start or Start()
         self.cli, self.run, self.resume_from = cli, run, start.generation
@@ -64,14 +68,16 @@ class Training:
         purge = None if self.resume_from is None else clock_of(self.resume_from, data.clock) + 1
         loggers = make_loggers(run.folder, log, self.task, group, run.name, tags, purge)
         callbacks = default_callbacks(
-            run.folder, log, self.report, title or run.name, debug, self.resume_from
+            run.folder, log, self.report, title or run.name, debug, self.resume_from, start.reset_lr
         )
         if start.weights is not None:
             load_weights(model, start.weights)
         if start.optimizers is not None:
-            callbacks.append(WarmOptimizers(start.optimizers))
+            callbacks.insert(0, WarmOptimizers(start.optimizers))
         if start.reset_lr:
-            callbacks.append(ResetLR())
+            callbacks.insert(0, ResetLR())
+        if started is not None:
+            callbacks.append(LambdaCallback(on_train_start=lambda *_: started()))
         self.control = next(item for item in callbacks if isinstance(item, Control))
         self.evaluation = next(item for item in callbacks if isinstance(item, Evaluate))
         self.trainer = cli.make_trainer(callbacks, loggers)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from rl_lightning.buffers import BufferRecipe, Replay, ReplayBuffer
+from rl_lightning.buffers.base import as_saved
 from rl_lightning.buffers.ring import RingBuffer
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.envs import EnvData
@@ -107,8 +108,11 @@ class OnlineData(EnvData):
     def named(self, name: str) -> ReplayBuffer:
         """A buffer by its name; a new name gets a buffer of its own."""
         if name not in self.replays:
-            self.replays[name] = self.recipe.build(self.spec, self.num_envs)
+            self.replays[name] = self.build_buffer(self.recipe)
         return self.replays[name]
+
+    def build_buffer(self, recipe: BufferRecipe) -> ReplayBuffer:
+        return recipe.build(self.spec, self.num_envs)
 
     def turn(self) -> Block:
         prefill = self.schedule.env_step < self.learning_starts
@@ -168,12 +172,16 @@ class OnlineData(EnvData):
         return super().save(store) | {
             "draw": self.draw.get_state(),
             "buffers": {name: buffer.save(store.part(name)) for name, buffer in self.replays.items()},
+            "capacities": {name: buffer.capacity for name, buffer in self.replays.items()},
         }
 
     def load(self, state: dict[str, Any], store: SegmentStore) -> None:
         super().load(state, store)
         self.draw.set_state(state["draw"])
         for name, saved in state["buffers"].items():
+            recipe = as_saved(self.recipe, state.get("capacities", {}).get(name), self.named(name).capacity)
+            if recipe is not None:
+                self.replays[name] = self.build_buffer(recipe)
             self.named(name).load(saved, store.part(name))
             for env in self.restarted:
                 self.named(name).cut(env)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning import ranks
+from rl_lightning.buffers.base import as_saved
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.buffers.sequence import SequenceBuffer, SequenceReplay
 from rl_lightning.data.envs import EnvData
@@ -97,11 +98,12 @@ class SequenceData(EnvData):
     def named(self, name: str) -> SequenceBuffer:
         """A buffer by its name; a new name gets a buffer of its own."""
         if name not in self.replays:
-            width = flat(self.agent.initial_carry(1)).shape[1] if self.store_latents else 0
-            self.replays[name] = self.recipe.build(
-                self.spec, self.num_envs, self.length + self.burn_in, width
-            )
+            self.replays[name] = self.build_buffer(self.recipe)
         return self.replays[name]
+
+    def build_buffer(self, recipe: SequenceReplay) -> SequenceBuffer:
+        width = flat(self.agent.initial_carry(1)).shape[1] if self.store_latents else 0
+        return recipe.build(self.spec, self.num_envs, self.length + self.burn_in, width)
 
     def gather(self, act: Act, steps: int, name: str = "replay", greedy: bool = False) -> None:
         """Collects into a buffer, with the state that the actor had after each step where these are kept."""
@@ -206,6 +208,7 @@ class SequenceData(EnvData):
             "draw": self.draw.get_state(),
             "drawn_from": self.drawn_from,
             "buffers": {name: buffer.save(store.part(name)) for name, buffer in self.replays.items()},
+            "capacities": {name: buffer.capacity for name, buffer in self.replays.items()},
         }
 
     def load(self, state: dict[str, Any], store: SegmentStore) -> None:
@@ -213,6 +216,9 @@ class SequenceData(EnvData):
         self.draw.set_state(state["draw"])
         self.drawn_from = state["drawn_from"]
         for name, saved in state["buffers"].items():
+            recipe = as_saved(self.recipe, state.get("capacities", {}).get(name), self.named(name).capacity)
+            if recipe is not None:
+                self.replays[name] = self.build_buffer(recipe)
             self.named(name).load(saved, store.part(name))
             for env in self.restarted:
                 self.named(name).cut(env)

@@ -118,8 +118,18 @@ def _local(name: str, rest: str, missing_ok: bool) -> Source:
     found = [folder / f"{rest}{suffix}" for suffix in READABLE]
     path = next((each for each in found if each.is_file()), None)
     if path is None and not missing_ok:
-        raise DataError(f"{name}: not in {folder}.\nMake it with: rl data make {name} --rows 100000")
+        raise DataError(f"{name}: not in {folder}.\n{_how_to_make(name)}{_nearest(name)}")
     return Source("local", name, path or found[0])
+
+
+def _how_to_make(name: str) -> str:
+    from rl_lightning.datasets.recipes import parse_recipe
+
+    try:
+        parse_recipe(name)
+    except DataError:
+        return f"Make it from a run of yours, with: rl data make {name} --run RUN"
+    return f"Make it with: rl data make {name}"
 
 
 def _minari(name: str, rest: str, missing_ok: bool) -> Source:

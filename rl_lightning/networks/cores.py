@@ -152,7 +152,7 @@ class GRUNet(Core):
             reset, candidate, update = self.norm(torch.cat((x, h), 1) @ by_both).chunk(3, -1)
             candidate = torch.tanh(torch.sigmoid(reset) * candidate)
             update = torch.sigmoid(update - 1.0)
-        return torch.lerp(h, candidate, update)
+        return torch.lerp(h, candidate.to(h.dtype), update.to(h.dtype))  # the state stays in full precision
 
 
 class BlockGRUNet(Core):
@@ -196,4 +196,4 @@ class BlockGRUNet(Core):
         grouped = self.gates(x).reshape(len(h), self.blocks, 3, -1)
         reset, candidate, update = (part.reshape(len(h), -1) for part in grouped.unbind(2))
         candidate = torch.tanh(torch.sigmoid(reset) * candidate)
-        return torch.lerp(h, candidate, torch.sigmoid(update - 1.0))
+        return torch.lerp(h, candidate.to(h.dtype), torch.sigmoid(update - 1.0).to(h.dtype))

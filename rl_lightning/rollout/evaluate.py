@@ -43,7 +43,8 @@ def evaluate(
                 carry = zero_rows(carry, ended)
                 for n in np.flatnonzero(ended):
                     if len(played[n]) < quota[n]:
-                        played[n].append(episode_stats(infos["episode"], int(n), seed + int(n)))
+                        first = seed + int(n) if not played[n] else None  # later ones go on from there
+                        played[n].append(episode_stats(infos["episode"], int(n), first))
     rounds = range(int(quota.max()))
     return [played[n][k] for k in rounds for n in range(num) if k < len(played[n])]
 

@@ -26,7 +26,7 @@ class RunConfig:
         save_every: Save a checkpoint each time the clock passes a multiple of this; at evaluations only if null.
         save_minutes: Also save when this many minutes have passed since the last save.
         keep_every: Keep a numbered milestone each time the clock passes a multiple of this.
-        max_time: Wall-clock budget in hours, or as "HH:MM:SS".
+        max_time: Wall-clock budget in hours, or as "HH:MM:SS"; counted anew after a resume.
     """
 
     name: str | None = None
@@ -94,6 +94,7 @@ class RunSchedule:
         self.evaluate_now = False  # a phase asked for an evaluation at the end of this block
         self.converged = False  # the model says that nothing more is to be gained
         self.progress = 0.0  # share of the budget that was spent when the current block began
+        self.seconds = 0.0  # since training began or went on, told by who ends a run that is late
 
     @property
     def now(self) -> int:
@@ -101,8 +102,10 @@ class RunSchedule:
 
     @property
     def fraction(self) -> float:
-        """Share of the budget spent so far, in [0, 1]; 0 without a budget."""
+        """Share of the budget spent so far, in [0, 1]: of steps and updates, or of time where that is the only one."""
         shares = [0.0]
+        if not self.run.env_steps and not self.run.updates:
+            shares.append(self.seconds / self.run.max_seconds())
         if self.run.env_steps:
             shares.append(self.env_step / self.run.env_steps)
         if self.run.updates:

@@ -196,6 +196,18 @@ def test_updates_apart_and_together(version):
     assert all(not name.startswith("world.") for name in differing(before, weights(module)))
 
 
+def test_windows_count_by_their_weight():
+    """Of prioritized drawing: a window of no weight teaches the world nothing."""
+    module, batch = made(3), echo(4, 5)
+    window = module.world.window(batch)
+    torch.manual_seed(0)
+    observed = module.world.observe(window)
+    losses, _ = module.world.losses(window, observed)
+    expected = sum(loss[:, :2].sum() / loss.numel() if loss.dim() else loss for loss in losses.values())
+    weighted = batch._replace(weight=torch.tensor([1.0, 1.0, 0.0, 0.0]))
+    torch.testing.assert_close(module._model_loss(weighted, window, observed)[0], expected)
+
+
 def test_the_slow_critic_is_copied_when_it_should_be():
     module = made(2)  # all of it every 20 updates
     start = weights(module.critic_slow)

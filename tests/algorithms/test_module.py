@@ -7,6 +7,7 @@ import torch
 from contracts.cases import BY_NAME, CASES, LEARNERS
 from contracts.harness import bare, differing, fit, weights
 
+from rl_lightning import ranks
 from rl_lightning.algorithms.module import pick
 from rl_lightning.algorithms.step import step
 from rl_lightning.errors import DivergedError
@@ -27,6 +28,24 @@ def test_a_loss_that_is_not_finite_raises_before_anything_moves(bad):
     with pytest.raises(DivergedError, match=r"loss became (nan|inf)"):
         step(optimizer, net(torch.ones(1, 2)).sum() * bad)
     assert torch.equal(net.weight, torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("who", ["this rank", "another"])
+def test_several_ranks_meet_before_one_of_them_leaves(who, monkeypatch):
+    """A rank that raised at once would leave the others waiting for its gradients."""
+    net, optimizer = linear()
+    sent = []
+
+    def average(tensors):
+        sent.append(len(tensors))
+        if who == "another":
+            tensors[-1].fill_(float("nan"))
+
+    monkeypatch.setattr(ranks, "world_size", lambda: 2)
+    monkeypatch.setattr(ranks, "average_", average)
+    with pytest.raises(DivergedError):
+        step(optimizer, net(torch.ones(1, 2)).sum() * (float("nan") if who == "this rank" else 1.0))
+    assert sent == [2] and torch.equal(net.weight, torch.ones(1, 2))
 
 
 def test_a_step_leaves_no_gradient_in_what_it_looks_through():

@@ -108,6 +108,13 @@ def test_passes_stop_once_the_policy_has_moved_too_far(monkeypatch):
     assert len(calls) == 2, "the first pass moves it, the second sees that"
 
 
+def test_all_ranks_stop_by_their_mean(monkeypatch):
+    """One that stopped by its own rollouts would leave the others waiting."""
+    monkeypatch.setattr(ppo_file.ranks, "average_", lambda tensors: [each.fill_(0.0) for each in tensors])
+    model = {"target_kl": 1e-9, "epochs": 4, "minibatch_size": 128}
+    assert len(spied(monkeypatch, bare(DISCRETE.but(model=model)))) == 4
+
+
 def test_observation_statistics_change_by_learning_only():
     run = bare(BY_NAME["ppo-continuous"].but(model={"normalize_obs": True}))
     run.learn(run.data.next_block())

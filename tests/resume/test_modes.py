@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from contracts.harness import assert_same, newest, state
 from resume.support import PPO, SAC, Rl, copy_run, write
 
@@ -100,8 +101,9 @@ def test_warm_start_optimizer_takes_both(run: Path, runs: Path, logs: Path, rl: 
     words = ("--ckpt_path", "half", "--resume_mode", "warm_start_optimizer", "--save_every", "1000")
     done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "warm", "--env_steps", "8", *words)
     assert done.code == 0, done.err
-    old, new = (read_file(newest(folder) / "model.ckpt") for folder in (run, logs / "warm"))
-    assert_same(old["state_dict"], new["state_dict"])  # nothing is learned before learning_starts
+    first = Generations(logs / "warm" / "checkpoints").found()[0]  # a kill must not lose what was taken over
+    old, new = (read_file(folder / "model.ckpt") for folder in (newest(run), first))
+    assert_same(old["state_dict"], new["state_dict"])
     assert_same(
         [optimizer["state"] for optimizer in old["optimizer_states"]],
         [optimizer["state"] for optimizer in new["optimizer_states"]],
@@ -130,9 +132,32 @@ def test_a_learning_rate_is_changed_only_when_asked(run: Path, logs: Path, rl: R
         and "--reset_lr applies the new one" in done.err
     )
     assert rates(run) == before
+    assert yaml.safe_load((run / "config.yaml").read_text())["model"]["init_args"]["lr"] == 0.0003
     done = rl("resume", "other", "--model.lr", "0.25", "--env_steps", "64", "--reset_lr")
     assert done.code == 0 and "note: the checkpoint's learning rate" not in done.err
     assert 0.25 in rates(other)
+    assert yaml.safe_load((other / "config.yaml").read_text())["model"]["init_args"]["lr"] == 0.25
+
+
+def test_a_new_rate_is_saved_before_anything_is_learned_with_it(run: Path, rl: Rl) -> None:
+    """Else a kill before the next checkpoint would bring the old one back."""
+    there = Generations(run / "checkpoints").found()
+    done = rl("resume", "half", "--model.lr", "0.25", "--env_steps", "49", "--reset_lr")
+    assert done.code == 0, done.err
+    first = next(found for found in Generations(run / "checkpoints").found() if found not in there)
+    assert read_meta(first)["env_step"] == 48
+    groups = read_file(first / "model.ckpt")["optimizer_states"][0]["param_groups"]
+    assert groups[0]["lr"] == 0.25
+
+
+def test_a_refused_change_leaves_the_run_as_it_was(run: Path, rl: Rl) -> None:
+    before = (run / "config.yaml").read_text()
+    done = rl("resume", "half", "--data.num_envs", "3", *TO_THE_END)
+    assert done.code == 4 and (run / "config.yaml").read_text() == before
+    done = rl("resume", "half", "--data.buffer.init_args.capacity", "70", *TO_THE_END)
+    assert done.code == 4 and "the buffer had room for" in done.err
+    assert (run / "config.yaml").read_text() == before
+    assert rl("resume", "half", *TO_THE_END).code == 0
 
 
 def test_a_run_leaves_the_handlers_of_signals_as_they_were(run: Path, rl: Rl) -> None:

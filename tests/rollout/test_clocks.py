@@ -100,3 +100,13 @@ def test_wrong_values_are_named(wrong):
     (key,) = wrong
     with pytest.raises(ConfigError, match=f"run.{key}"):
         RunConfig(**wrong)
+
+
+def test_time_is_progress_where_it_is_the_only_budget():
+    schedule = RunSchedule(RunConfig(max_time="00:01:40"))
+    schedule.seconds = 25.0
+    schedule.begin_block()
+    assert schedule.progress == 0.25
+    both = RunSchedule(RunConfig(max_time="00:01:40", env_steps=1000))
+    both.seconds, both.env_step = 25.0, 100
+    assert both.fraction == 0.1
