@@ -55,7 +55,7 @@ class FrameBuffer:
         self.progress = 0.0
         self.total = [0] * n  # slots ever written, per env; the next one to write is total % length
         self.next_age = [0] * n
-        self.cuts: list[tuple[int, int]] = []  # (env, slot) whose next frame was lost by a restart
+        self.cuts: list[tuple[int, int]] = []  # (env, slot) whose next frame was lost
 
     @property
     def head(self) -> list[int]:
@@ -185,9 +185,17 @@ class FrameBuffer:
     def cut(self, env: int) -> None:
         """The env's episode is broken off: the frame after its newest step is lost, so that step is never drawn."""
         if self.total[env]:
-            slot = self.total[env] - 1
-            self.is_step[env, slot % self.length] = False
-            self.cuts.append((env, slot))
+            self.cuts.append((env, self.total[env] - 1))
+            self._mark_cuts()
+
+    def _mark_cuts(self) -> None:
+        """The step before a lost frame is the last that counts: rewards are summed up to it and no further."""
+        for env, slot in self.cuts:
+            oldest = max(0, self.total[env] - self.length)
+            if slot >= oldest:
+                self.is_step[env, slot % self.length] = False
+            if slot > oldest:
+                self.done[env, (slot - 1) % self.length] = True
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Puts new slots into the store; what is returned names all segments that hold living ones."""
@@ -202,8 +210,7 @@ class FrameBuffer:
         store.records = list(state["segments"])
         load_rings(store, self._tensors(), self.total, self.length)
         self.cuts = [(env, slot) for env, slot in state["cuts"]]
-        for env, slot in self.cuts:
-            self.is_step[env, slot % self.length] = False
+        self._mark_cuts()
 
     def _tensors(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in ARRAYS}
