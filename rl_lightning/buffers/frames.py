@@ -69,11 +69,30 @@ class FrameBuffer:
         return sum(self.filled)
 
     def add(self, steps: Steps) -> None:
+        if steps.is_first[0].any():
+            steps = self._add_past(steps)
         most = self.length // 2  # steps that fit with a last frame after each
         for start in range(0, len(steps.obs), most):
             part = steps if len(steps.obs) <= most else between(steps, start, start + most)
             for n in range(self.num_envs):
                 self._add_env(n, part, {t: last for t, env, last in part.ends if env == n})
+
+    def _add_past(self, steps: Steps) -> Steps:
+        """Rows may begin within an episode. The frames that their first stacks show besides the newest are kept too,
+        in slots that are never sampled; returns the steps that follow these."""
+        is_first = steps.is_first.copy()
+        for n in np.flatnonzero(is_first[0]):
+            stack = steps.obs[0, n].reshape(-1, *self.frame_shape)
+            if (stack == stack[-1]).all():
+                continue  # an episode's own start: its first frame is repeated
+            slots = (self.head[n] + np.arange(len(stack) - 1)) % self.length
+            self._array["frame"][n, slots] = stack[:-1]
+            self._array["is_step"][n, slots] = False
+            self._array["age"][n, slots] = np.arange(len(slots))
+            self.next_age[n] = len(slots)
+            self.total[n] += len(slots)
+            is_first[0, n] = False
+        return steps._replace(is_first=is_first)
 
     def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray]) -> None:
         array, newest, count = self._array, self.frame_shape[0], len(steps.obs)

@@ -54,7 +54,7 @@ class RingBuffer:
         self.capacity = fit_capacity(capacity, 4 * self.columns.total, num_envs)
         self.rows = torch.empty(self.capacity, self.columns.total)
         self.progress = 0.0
-        self.cuts: list[int] = []  # rows after which an episode was broken off by a restart
+        self.cuts: list[int] = []  # rows after which an episode was broken off
         self.written = 0  # rows ever written; the head is written % capacity
 
     def __len__(self) -> int:

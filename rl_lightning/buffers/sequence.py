@@ -96,7 +96,7 @@ class SequenceBuffer:
             num_envs, np.float32
         )  # reward of the newest step, which the next row arrives with
         self.owed_latent = np.zeros((num_envs, latent_width), np.float32)
-        self.cuts: list[tuple[int, int]] = []  # (env, row) after which an episode was broken off by a restart
+        self.cuts: list[tuple[int, int]] = []  # (env, row) after which an episode was broken off
         self.progress = 0.0  # share of the run that is over; the DataModule sets it before sampling
         self.drawer = recipe.windows.build(self)
 
@@ -211,16 +211,21 @@ class SequenceBuffer:
         self.latent[env, slots[:, 1:]] = latent[:, :-1].detach().cpu().float().masked_fill(begins, 0.0)
 
     def cut(self, env: int) -> None:
-        """The env's episode is broken off after its newest row: what its action led to is lost."""
-        if self.total[env]:
-            self.cuts.append((env, self.total[env] - 1))
+        """The env's episode is broken off after its newest row, if it did not end there: what follows that is lost."""
+        newest = self.total[env] - 1
+        if newest >= 0 and not self._ended(env, newest % self.ring):
+            self.cuts.append((env, newest))
             self._mark_cuts()
             self.owed[env], self.owed_latent[env] = 0.0, 0.0
 
+    def _ended(self, env: int, slot: int) -> bool:
+        return bool(self.terminated[env, slot] or self.truncated[env, slot])
+
     def _mark_cuts(self) -> None:
         for env, row in self.cuts:
-            self.truncated[env, row % self.ring] = True
-            self.action[env, row % self.ring] = 0
+            if row >= self.total[env] - self.ring:
+                self.truncated[env, row % self.ring] = True
+                self.action[env, row % self.ring] = 0
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Rows as segments; stored states and priorities change after writing, so a checkpoint holds them whole."""

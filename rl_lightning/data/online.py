@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
 from rl_lightning.buffers import BufferRecipe, Replay, ReplayBuffer
-from rl_lightning.buffers.base import as_saved
 from rl_lightning.buffers.ring import RingBuffer
-from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.envs import EnvData
+from rl_lightning.data.replays import ReplayData
 from rl_lightning.datasets import check_env, load_dataset, peek
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
@@ -23,7 +20,7 @@ MOST_PREFILL = 1000  # vector steps of one block that only collects
 TURNS = 16  # of one env step and one update each that share a block, and so Lightning's cost
 
 
-class OnlineData(EnvData):
+class OnlineData(ReplayData[ReplayBuffer]):
     """Turns of collecting and replaying: `train_every` env steps, then as many updates as `update_ratio` asks for.
 
     Args:
@@ -67,7 +64,6 @@ class OnlineData(EnvData):
         self.train_every = train_every
         self.update_ratio = update_ratio
         self.turns_per_block = TURNS
-        self.replays: dict[str, ReplayBuffer] = {}
 
     def setup(self, stage: str) -> None:
         super().setup(stage)
@@ -92,27 +88,18 @@ class OnlineData(EnvData):
         columns = (rows.obs, rows.action, rows.reward, rows.terminated, rows.truncated, rows.next_obs)
         buffer.push(torch.cat([column.reshape(len(rows.reward), -1).float() for column in columns], 1))
 
-    @property
-    def buffer(self) -> ReplayBuffer:
-        return self.named("replay")
+    def build_buffer(self, recipe: BufferRecipe) -> ReplayBuffer:
+        return recipe.build(self.spec, self.num_envs)
 
     def collect_hook(self, phase: Phase) -> None:
         steps = phase.collect_length or self._turn(prefill=False)
-        self.named(phase.buffer).add(self.collect(self.actor(phase), steps, phase.deterministic_policy))
+        rows = self.collect(self.actor(phase), steps, phase.deterministic_policy)
+        self.filling(phase.buffer, rows).add(rows)
 
     def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
         if len(self.named(phase.buffer)) < max(self.batch_size, 2 * self.num_envs):
             return None
         return Block(self.sample(updates, phase.buffer), updates, hook.name)
-
-    def named(self, name: str) -> ReplayBuffer:
-        """A buffer by its name; a new name gets a buffer of its own."""
-        if name not in self.replays:
-            self.replays[name] = self.build_buffer(self.recipe)
-        return self.replays[name]
-
-    def build_buffer(self, recipe: BufferRecipe) -> ReplayBuffer:
-        return recipe.build(self.spec, self.num_envs)
 
     def turn(self) -> Block:
         prefill = self.schedule.env_step < self.learning_starts
@@ -165,29 +152,5 @@ class OnlineData(EnvData):
     def _draw(self, count: int, name: str) -> Transitions:
         buffer, agent = self.named(name), self.agent
         buffer.progress = self.schedule.progress
-        self.sampled = name
+        self.drawn_from = name
         return buffer.sample(count, self.draw, agent.n_step, agent.gamma)
-
-    def save(self, store: SegmentStore) -> dict[str, Any]:
-        return super().save(store) | {
-            "draw": self.draw.get_state(),
-            "buffers": {name: buffer.save(store.part(name)) for name, buffer in self.replays.items()},
-            "capacities": {name: buffer.capacity for name, buffer in self.replays.items()},
-        }
-
-    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
-        super().load(state, store)
-        self.draw.set_state(state["draw"])
-        for name, saved in state["buffers"].items():
-            recipe = as_saved(self.recipe, state.get("capacities", {}).get(name), self.named(name).capacity)
-            if recipe is not None:
-                self.replays[name] = self.build_buffer(recipe)
-            self.named(name).load(saved, store.part(name))
-            for env in self.restarted:
-                self.named(name).cut(env)
-
-    def feedback(self, block: Block, priorities: torch.Tensor) -> None:
-        self.named(self.sampled).set_priorities(block.batch.index, priorities)
-
-    def collect_metrics(self) -> dict[str, float]:
-        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.buffer))}

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from rl_lightning import ranks
-from rl_lightning.buffers.base import as_saved
-from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.buffers.sequence import SequenceBuffer, SequenceReplay
-from rl_lightning.data.envs import EnvData
+from rl_lightning.data.replays import ReplayData
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.open_loop import STEPS, Foresight, foresee, open_loop_report
@@ -27,7 +25,7 @@ FEW = 8  # envs and rows that an examination begins with
 MOST_COLLECTED = 1000  # vector steps of one block that only collects
 
 
-class SequenceData(EnvData):
+class SequenceData(ReplayData[SequenceBuffer]):
     """Turns of collecting and replaying windows: `train_every` env steps, then the updates that `train_ratio` asks for.
 
     Args:
@@ -73,8 +71,6 @@ class SequenceData(EnvData):
         self.recipe = buffer or SequenceReplay()
         self.prefill, self.pretrain = prefill, pretrain
         self.train_every, self.train_ratio, self.store_latents = train_every, train_ratio, store_latents
-        self.replays: dict[str, SequenceBuffer] = {}
-        self.drawn_from = "replay"
         self.foresight: Foresight | None = None  # of the last examination, for pictures
 
     def setup(self, stage: str) -> None:
@@ -91,16 +87,6 @@ class SequenceData(EnvData):
         self.draw = self.generator("replay")
         self.random_act = random_actor(self.spec)
 
-    @property
-    def buffer(self) -> SequenceBuffer:
-        return self.named("replay")
-
-    def named(self, name: str) -> SequenceBuffer:
-        """A buffer by its name; a new name gets a buffer of its own."""
-        if name not in self.replays:
-            self.replays[name] = self.build_buffer(self.recipe)
-        return self.replays[name]
-
     def build_buffer(self, recipe: SequenceReplay) -> SequenceBuffer:
         width = flat(self.agent.initial_carry(1)).shape[1] if self.store_latents else 0
         return recipe.build(self.spec, self.num_envs, self.length + self.burn_in, width)
@@ -116,9 +102,8 @@ class SequenceData(EnvData):
             states.append(flat(carry).float().cpu().numpy())
             return action, carry
 
-        buffer = self.named(name)
         rows = self.collect(watched if self.store_latents else act, steps, greedy)
-        buffer.add(rows, np.stack(states) if self.store_latents else None)
+        self.filling(name, rows).add(rows, np.stack(states) if self.store_latents else None)
 
     def collect_hook(self, phase: Phase) -> None:
         steps = phase.collect_length or self._turn(prefill=False)
@@ -164,9 +149,6 @@ class SequenceData(EnvData):
         due = self.pretrain + math.floor(self.train_ratio * steps / (self.batch_size * self.length))
         return max(0, due - self.schedule.update)
 
-    def feedback(self, block: Block, priorities: Tensor) -> None:
-        self.named(self.drawn_from).set_priorities(block.batch.index, priorities)
-
     def remember(self, block: Block, latents: Tensor) -> None:
         """Takes the recurrent states [B, L, W] that an update found on leaving the rows it saw."""
         if self.store_latents:
@@ -202,29 +184,6 @@ class SequenceData(EnvData):
             module.train(training)
         draw = torch.Generator().manual_seed(self.derive("examine"))
         return buffer.sample(8 * FEW, draw) if buffer.ready else None
-
-    def save(self, store: SegmentStore) -> dict[str, Any]:
-        return super().save(store) | {
-            "draw": self.draw.get_state(),
-            "drawn_from": self.drawn_from,
-            "buffers": {name: buffer.save(store.part(name)) for name, buffer in self.replays.items()},
-            "capacities": {name: buffer.capacity for name, buffer in self.replays.items()},
-        }
-
-    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
-        super().load(state, store)
-        self.draw.set_state(state["draw"])
-        self.drawn_from = state["drawn_from"]
-        for name, saved in state["buffers"].items():
-            recipe = as_saved(self.recipe, state.get("capacities", {}).get(name), self.named(name).capacity)
-            if recipe is not None:
-                self.replays[name] = self.build_buffer(recipe)
-            self.named(name).load(saved, store.part(name))
-            for env in self.restarted:
-                self.named(name).cut(env)
-
-    def collect_metrics(self) -> dict[str, float]:
-        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.buffer))}
 
 
 def flat(carry: Carry) -> Tensor:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from buffers.naive import Player, pixel_spec, vector_spec
 
-from rl_lightning.buffers import PrioritizedReplay, Replay
+from rl_lightning.buffers import PrioritizedReplay, Replay, SequenceReplay
 from rl_lightning.buffers.segments import SegmentStore
 
 GAMMA = 0.5
@@ -84,3 +84,44 @@ def test_a_gap_goes_when_its_rows_are_overwritten(kind, more, tmp_path):
     again.add(rows := player.play(4))
     buffer.add(rows)
     assert drawn(again, 3) == drawn(buffer, 3)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("frames", [1, 2, 4])
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_rows_that_begin_within_an_episode_have_their_whole_stacks(frames, steps, recipe):
+    """After a switch of buffers the first rows show what the agent saw, although earlier frames went elsewhere."""
+    player = Player(pixel_spec(frames), 2, seed=0, end=0.0)
+    buffer = RECIPES[recipe](80).build(player.spec, 2)
+    buffer.add(player.play(3))
+    for env in range(2):
+        buffer.cut(env)
+    player.play(6)  # into another buffer
+    for turn in range(6 // steps + 1):
+        rows = player.play(steps)
+        rows.is_first[0] |= turn == 0
+        buffer.add(rows)
+    sample = buffer.sample(600, torch.Generator().manual_seed(0), 1, GAMMA)
+    last = len(player.rows[0]) - 1
+    assert {player.find(name)[1] for name in sample.reward.tolist()} == {0, 1, *range(9, last)}
+    for obs, next_obs, name in zip(sample.obs, sample.next_obs, sample.reward.tolist(), strict=True):
+        env, index = player.find(name)
+        np.testing.assert_array_equal(obs.numpy(), player.rows[env][index].obs)
+        np.testing.assert_array_equal(next_obs.numpy(), player.rows[env][index].next_obs)
+
+
+def test_windows_are_broken_off_once_and_where_no_end_was():
+    """A gap right behind an episode's end is none; gaps whose rows were overwritten are not made again."""
+    player = Player(vector_spec(), 1, seed=0, end=0.0)
+    buffer = SequenceReplay(8).build(player.spec, 1, 3)
+    for _ in range(5):
+        buffer.add(player.play(3))
+        buffer.cut(0)
+    newest = buffer.total[0] - 1
+    gaps = {row % 8 for row in range(newest - 7, newest + 1) if row % 3 == 2}
+    assert set(buffer.truncated[0].nonzero()[:, 0].tolist()) == gaps
+    player.end = 1.0
+    while not player.rows[0][-1].terminated:
+        buffer.add(player.play(1))
+    buffer.cut(0)
+    assert not buffer.truncated[0, (buffer.total[0] - 1) % 8]

@@ -2,16 +2,20 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
-from contracts.cases import BY_NAME
+import torch
+from contracts.cases import BY_NAME, Case, env
 from contracts.harness import Bare, bare
 
+from rl_lightning.envs.transforms import Stack
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.phases import PhaseCursor, parse_phases
+from rl_lightning.rollout.schedule import RunConfig
 
 
-def phased(name: str, *entries: dict[str, Any]) -> Bare:
-    made = bare(BY_NAME[name])
+def phased(name: str | Case, *entries: dict[str, Any], run: RunConfig | None = None) -> Bare:
+    made = bare(BY_NAME[name] if isinstance(name, str) else name, run)
     made.data.schedule.phases = PhaseCursor(parse_phases(list(entries), made.model.update_hooks()))
     return made
 
@@ -48,6 +52,42 @@ def test_every_name_is_a_buffer_of_its_own() -> None:
     made = phased("sac", {"buffer": "first", "cycles": 1, "hooks": ["collect"]}, {"buffer": "second"})
     made.data.next_block()
     assert len(made.data.named("first")) > 0 and len(made.data.named("second")) == 0
+
+
+LONG = {
+    "dqn": env("rl/Counter-v0", length=1000),
+    "dqn-pixels": env("tests/Frames-v0", Stack(3), length=1000),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_time_that_went_into_another_buffer_is_a_gap(name: str) -> None:
+    """No row is paired with, or summed into, what was played after steps that another buffer took."""
+    fill = {"hooks": ["collect"], "cycles": 1, "collect_length": 4}
+    turns = [{**fill, "buffer": buffer} for buffer in ("replay", "other", "replay")]
+    made = phased(BY_NAME[name].but({"env": LONG[name]}), *turns, {})
+    played = []
+    collect = made.data.collect
+
+    def watched(*args: Any) -> Any:
+        played.append(collect(*args))
+        return played[-1]
+
+    made.data.collect = watched
+    for _ in range(3):
+        made.data.next_block()
+    pairs = set()
+    for rows in (played[0], played[2]):
+        seen = np.concatenate([rows.obs, rows.last_obs[None]])
+        for n, t in np.ndindex(rows.reward.shape[1], len(rows.reward)):
+            pairs |= {
+                (seen[t, n].tobytes(), seen[last, n].tobytes()) for last in range(t + 1, t + 4) if last <= 4
+            }
+    buffer = made.data.named("replay")
+    sample = buffer.sample(300, torch.Generator().manual_seed(0), 3, 0.5)
+    dtype = played[0].obs.dtype
+    for obs, after in zip(sample.obs.numpy(), sample.next_obs.numpy(), strict=True):
+        assert (obs.astype(dtype).tobytes(), after.astype(dtype).tobytes()) in pairs
 
 
 def test_an_evaluation_is_asked_for_once() -> None:

@@ -142,6 +142,35 @@ def test_phases_as_in_the_lab():
     assert (played[:8] == 1).all()
 
 
+def test_time_that_went_into_another_buffer_is_a_gap(tmp_path):
+    """Two buffers are filled in turn within one episode: what follows a switch begins a sequence, also resumed."""
+    make = case(num_envs=2, env=EnvConfig("rl/Counter-v0", {"length": 1000}), store_latents=True)
+    entries = [
+        {"buffer": name, "cycles": 2, "hooks": ["collect"], "collect_length": 2}
+        for name in ("replay", "other", "replay", "other", "other", "replay")
+    ]
+
+    def phased():
+        run = bare(make)
+        run.data.schedule.phases = PhaseCursor(parse_phases(entries, Remembers.update_hooks()))
+        return run
+
+    run = phased()
+    for _ in entries * 2:
+        state = run.data.save(SegmentStore(tmp_path))
+        run = phased()
+        run.data.load(state, SegmentStore(tmp_path))
+        run.data.next_block()
+    for name, begins in (("replay", [0, 8, 20]), ("other", [4, 12])):
+        buffer = run.data.named(name)
+        times = buffer.obs[0, : buffer.total[0], 1].long()
+        first = buffer.is_first[0, : buffer.total[0]]
+        assert times[first].tolist() == begins
+        assert (times.diff() == 1)[~first[1:]].all()
+        assert not buffer.latent[0, : buffer.total[0]][first].any()
+        assert buffer.truncated[0, : buffer.total[0] - 1].tolist() == first[1:].tolist()
+
+
 def test_saved_and_loaded_it_goes_on_exactly(tmp_path):
     """T10 for the data alone: the same blocks, the same windows."""
     make = case(
