@@ -72,8 +72,8 @@ class Row(NamedTuple):
     doc: str
 
 
-def below(root: type, method: str) -> list[type]:
-    """Our classes that derive from `root` and say what `method` does, in order of their names."""
+def below(root: type, *methods: str) -> list[type]:
+    """Our classes that derive from `root` and say what one of the methods does, in order of their names."""
     found: dict[str, type] = {}
     waiting = [root]
     while waiting:
@@ -83,7 +83,7 @@ def below(root: type, method: str) -> list[type]:
             if (
                 ours
                 and not cls.__name__.startswith("_")
-                and getattr(cls, method) is not getattr(root, method)
+                and any(getattr(cls, method) is not getattr(root, method) for method in methods)
             ):
                 found[cls.__name__] = cls
     return [found[name] for name in sorted(found)]
@@ -116,7 +116,7 @@ def sections() -> list[Section]:
         Section("run", "Budgets and cadences; each is also a flag without `run.`.", [RunConfig]),
         Section("log", "Dashboards.", [LogConfig]),
         Section("Algorithms", "`model.class_path`. `spec` is filled in.", below(RLModule, "update")),
-        Section("Data", "`data.class_path`.", below(RLData, "turn")),
+        Section("Data", "`data.class_path`.", below(RLData, "turn", "batches")),
         Section("The environment", "`data.init_args.env`.", [EnvConfig]),
         Section("Noise", "`data.init_args.env.noise`.", [Noise]),
         Section("Transforms", "Entries of `data.init_args.env.transforms`.", below(Transform, "apply")),

@@ -60,8 +60,30 @@ class EnvData(RLData):
         assert self.collector is not None
         rows = self.collector.collect(act, steps, None if greedy else self.explore)
         self.episodes += self.collector.drain()
-        self.schedule.env_step += steps * self.num_envs * self.spec.action_repeat * self.world_size
+        self.schedule.env_step += steps * self.wide
         return rows
+
+    @property
+    def wide(self) -> int:
+        """Env steps of one step of the vector."""
+        return self.num_envs * self.spec.action_repeat * self.world_size
+
+    def collect_hook(self, phase: Phase, made: int) -> int:
+        """A collect that reaches the budget ends there; with a larger one the rest of it follows."""
+        wanted = (phase.collect_length or self.usual_steps()) - made // self.wide
+        steps = self.schedule.clip_steps(wanted, self.wide)
+        self.collect_in(phase, steps)
+        return (wanted - steps) * self.wide
+
+    def usual_steps(self) -> int:
+        """Steps of each env in one collect of a phase that does not say how many."""
+        return 1
+
+    def collect_in(self, phase: Phase, steps: int) -> None:
+        """Collects and keeps `steps` steps of every env, as the phase says."""
+        raise ConfigError(
+            f"phase '{phase.name}': {type(self).__name__} has nowhere to keep what is collected"
+        )
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         assert self.collector is not None

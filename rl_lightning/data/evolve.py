@@ -48,8 +48,8 @@ class EvolveData(PlayedData):
         if stage == "fit":
             self.fitness.open(self.env)
 
-    def turn(self) -> Block:
-        return Block(Judged(self.judge), self.schedule.clip_updates(1), stacked=False)
+    def batches(self, updates: int, hook: str) -> Block:
+        return Block(Judged(self.judge), min(updates, 1), hook, stacked=False)
 
     def judge(self, players: Players, name: str, rollouts: int | None = None) -> Tensor:
         """Members are shared out among the ranks; luck hangs on seed and name alone, so all ranks agree."""

@@ -18,7 +18,7 @@ from rl_lightning.envs.make import EnvConfig, probe_spec
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.rewards import CLASSES, reward_label
 from rl_lightning.models.next_frame import frame_shape
-from rl_lightning.rollout.phases import Hook, Phase
+from rl_lightning.rollout.phases import Phase
 from rl_lightning.types import Block, FrameWindow
 
 
@@ -69,9 +69,11 @@ class CollectFrames(EnvData):
         self.log.add(self.collect(self.agent.player(), self.rollout_steps))
         return Block(None, 0)
 
-    def collect_hook(self, phase: Phase) -> None:
+    def usual_steps(self) -> int:
+        return self.rollout_steps
+
+    def collect_in(self, phase: Phase, steps: int) -> None:
         assert self.log is not None
-        steps = phase.collect_length or self.rollout_steps
         self.log.add(self.collect(self.actor(phase), steps, phase.deterministic_policy))
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
@@ -152,12 +154,8 @@ class RecordedFrames(RLData):
             held[end - int(self.holdout * (end - start)) : end] = True
         return held
 
-    def turn(self) -> Block:
-        updates = self.schedule.clip_updates(self.updates_per_block)
-        return Block(self.sample(updates), updates)
-
-    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block:
-        return Block(self.sample(updates), updates, hook.name)
+    def batches(self, updates: int, hook: str) -> Block:
+        return Block(self.sample(updates), updates, hook)
 
     def rows(self, count: int) -> Tensor:
         """Rows that `count` training windows begin at."""

@@ -16,7 +16,6 @@ from rl_lightning.models.penalties import NoPenalty, Penalty
 from rl_lightning.models.provided import fingerprint, load_provided
 from rl_lightning.rollout.exploitation import promised, received
 from rl_lightning.rollout.imagine import Imagined, imagine, unsteady
-from rl_lightning.rollout.phases import Hook, Phase
 from rl_lightning.types import Block, Transitions
 
 EXAMINED = 500  # recorded states that a test of exploitation starts from
@@ -115,15 +114,10 @@ class ModelRolloutData(OfflineData):
         self.model_rows = RingBuffer(self.spec, 1, self.starts * self.horizon * self.retain)
         self.rolled_at = -1  # update of the newest rollout
 
-    def turn(self) -> Block:
+    def batches(self, updates: int, hook: str) -> Block:
         self.roll_out_if_due()
         left = self.rollout_every - self.schedule.update % self.rollout_every
-        updates = self.schedule.clip_updates(min(self.updates_per_block, left))
-        return Block(self.sample(updates), updates)
-
-    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block:
-        self.roll_out_if_due()
-        return super().update_hook(phase, hook, updates)
+        return super().batches(min(updates, left), hook)
 
     def roll_out_if_due(self) -> None:
         due = self.schedule.update // self.rollout_every * self.rollout_every

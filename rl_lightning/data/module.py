@@ -43,11 +43,12 @@ class PhaseView(NamedTuple):
 
 
 class RLData(LightningDataModule):
-    """Base of the DataModules. A subclass sets `spec` in its constructor and defines `next_block()`."""
+    """Base of the DataModules. A subclass sets `spec` in its constructor and defines `batches()`; one that collects
+    between updates also defines `turn()`."""
 
     spec: EnvSpec
     clock = "env_step"  # the public x-axis; "update" where there is no env
-    on_policy = False  # True: blocks are Rollouts; False: blocks are Transitions
+    updates_per_block = 1  # of a turn that only samples
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,40 +91,47 @@ class RLData(LightningDataModule):
         return self.turn() if self.schedule.phases is None else self._phase_block(self.schedule.phases)
 
     def turn(self) -> Block:
-        """Collects and samples as the algorithm usually wants it."""
-        raise TypeError(f"{type(self).__name__} must define turn()")
+        """Collects and samples as the algorithm usually wants it; this one samples only."""
+        return self.batches(self.schedule.clip_updates(self.updates_per_block), "update")
 
-    def collect_hook(self, phase: Phase) -> None:
-        """Collects once, as the phase says."""
+    def batches(self, updates: int, hook: str) -> Block:
+        """The block for at most `updates` calls of a method of the module that learns."""
+        raise ConfigError(f"{type(self).__name__} has no batches for '{hook}'")
+
+    def ready(self) -> bool:
+        """Whether there is enough data for the batches that a phase wants."""
+        return True
+
+    def updates_in_a_row(self, hook: Hook) -> int:
+        """Updates that a phase's hook makes each time."""
+        return hook.count
+
+    def collect_hook(self, phase: Phase, made: int) -> int:
+        """Collects once, as the phase says, `made` env steps of it being there; returns those that are left to do."""
         raise ConfigError(f"phase '{phase.name}': {type(self).__name__} has nothing to collect from")
-
-    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
-        """The block for `updates` calls of the hook; None if there is not enough data yet."""
-        raise ConfigError(f"phase '{phase.name}': {type(self).__name__} has no batches for '{hook.name}'")
 
     def _phase_block(self, cursor: PhaseCursor) -> Block:
         phase, hook, before = cursor.phase, cursor.next_hook(), self.schedule.env_step
-        block: Block | None = Block(None, 0)
-        updates = 0
+        block, left, skipped = Block(None, 0), 0, False
         if hook.name == "collect":
-            self.collect_hook(phase)
+            left = self.collect_hook(phase, cursor.part)
         elif hook.name == "evaluate":
             self.schedule.evaluate_now = True
-        else:
-            updates = cursor.room_for_updates(hook.count)
-            block = self.update_hook(phase, hook, updates)
-        skipped = block is None
-        if skipped and phase.type == "offline" and cursor.starved > len(phase.hooks):
+        elif self.ready():
+            wanted = cursor.room_for_updates(self.updates_in_a_row(hook)) - cursor.part
+            block = self.batches(self.schedule.clip_updates(wanted), hook.name)
+            left = wanted - block.updates
+        elif phase.type == "offline" and cursor.starved > len(phase.hooks):
             raise ConfigError(
                 f"phase '{phase.name}' is offline and its buffer '{phase.buffer}' will never hold enough rows; "
                 f"collect first, or give it data"
             )
-        self.view = PhaseView(phase, cursor.progress)
-        done = (block.updates or updates) if block is not None and hook.is_update else 0
-        cursor.advance(self.schedule.env_step - before, done, skipped)
-        if skipped:
+        else:
+            skipped = True
             self.skips += 1
-        return block if block is not None else Block(None, 0)
+        self.view = PhaseView(phase, cursor.progress)
+        cursor.advance(self.schedule.env_step - before, block.updates, skipped, whole=left <= 0)
+        return block
 
     def feedback(self, block: Block, priorities: torch.Tensor) -> None:
         """Takes what the update rule says about the rows it saw, e.g. how wrong it was about each."""

@@ -16,7 +16,6 @@ from rl_lightning.datasets.rewards import RewardTuning
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.scores import normalized
-from rl_lightning.rollout.phases import Hook, Phase
 from rl_lightning.seeding import derive
 from rl_lightning.types import Block, Transitions
 
@@ -134,12 +133,8 @@ class OfflineData(RLData):
         chosen = present[returns[present].argsort(descending=True, stable=True)[:kept]]
         return self.train_index[torch.isin(own, chosen)]
 
-    def turn(self) -> Block:
-        updates = self.schedule.clip_updates(self.updates_per_block)
-        return Block(self.sample(updates), updates)
-
-    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block:
-        return Block(self.sample(updates), updates, hook.name)
+    def batches(self, updates: int, hook: str) -> Block:
+        return Block(self.sample(updates), updates, hook)
 
     def sample(self, updates: int) -> Transitions:
         """One gather for the whole block: [U, B, ...], with a bootstrap [U, E, B, ...]."""

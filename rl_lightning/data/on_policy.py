@@ -25,8 +25,6 @@ class OnPolicyData(EnvData):
         normalize_rewards: Divide rewards by the running spread of the discounted return; evaluation is untouched.
     """
 
-    on_policy = True
-
     def __init__(
         self,
         env: EnvConfig,
@@ -60,18 +58,24 @@ class OnPolicyData(EnvData):
             self.scaler.load_state_dict(state["scaler"])
 
     def turn(self) -> Block:
-        return Block(self._roll(None), 1, stacked=False)
+        self.fresh = self._roll(None)
+        return self.batches(1, "update")
 
-    def collect_hook(self, phase: Phase) -> None:
+    def collect_hook(self, phase: Phase, made: int) -> int:
+        """A rollout is not cut: it may pass the budget, in a phase as in a turn."""
         self.fresh = self._roll(phase)
+        return 0
 
-    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
+    def ready(self) -> bool:
+        return self.fresh is not None
+
+    def updates_in_a_row(self, hook: Hook) -> int:
+        return 1
+
+    def batches(self, updates: int, hook: str) -> Block:
         """A rollout is used by each hook once, while it is fresh."""
-        if self.fresh is None:
-            return None
-        block = Block(self.fresh, 1, hook.name, stacked=False)
-        last = [h for h in phase.hooks if h.is_update][-1]
-        if hook is last:
+        block = Block(self.fresh, 1, hook, stacked=False)
+        if self.schedule.phases is None or self.schedule.phases.last_update:
             self.fresh = None
         return block
 

@@ -12,7 +12,7 @@ from rl_lightning.data.replays import ReplayData
 from rl_lightning.datasets import check_env, load_dataset, peek
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.phases import Hook, Phase
+from rl_lightning.rollout.phases import Phase
 from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.types import Block, Transitions
 
@@ -91,50 +91,47 @@ class OnlineData(ReplayData[ReplayBuffer]):
     def build_buffer(self, recipe: BufferRecipe) -> ReplayBuffer:
         return recipe.build(self.spec, self.num_envs)
 
-    def collect_hook(self, phase: Phase) -> None:
-        steps = phase.collect_length or self._turn(prefill=False)
+    def usual_steps(self) -> int:
+        return self._turn(prefill=False)
+
+    def collect_in(self, phase: Phase, steps: int) -> None:
         rows = self.collect(self.actor(phase), steps, phase.deterministic_policy)
         self.filling(phase.buffer, rows).add(rows)
 
-    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
-        if len(self.named(phase.buffer)) < max(self.batch_size, 2 * self.num_envs):
-            return None
-        return Block(self.sample(updates, phase.buffer), updates, hook.name)
+    def ready(self) -> bool:
+        return len(self.named(self.due_buffer)) >= max(self.batch_size, 2 * self.num_envs)
+
+    def batches(self, updates: int, hook: str) -> Block:
+        return Block(self.sample(updates), updates, hook)
 
     def turn(self) -> Block:
         prefill = self.schedule.env_step < self.learning_starts
         if not prefill and self._one_each():
-            wide = self._turn(prefill=False) * self._wide()
+            wide = self._turn(prefill=False) * self.wide
             return Block(self.next_batch, self.schedule.turns_ahead(wide, self.turns_per_block))
         self.buffer.add(
             self.collect(self.random_act if prefill else self.agent.player(), self._turn(prefill))
         )
         updates = self._owed()
-        if not updates:
-            return Block(None, 0)
-        return Block(self.sample(updates), updates)
+        return self.batches(updates, "update") if updates else Block(None, 0)
 
     def next_batch(self) -> Transitions:
         """One turn: collects with the policy as it is now, and draws one batch."""
         self.schedule.begin_block()
         self.agent.progress = self.schedule.progress
         self.buffer.add(self.collect(self.agent.player(), self._turn(prefill=False)))
-        return self._draw(self.batch_size, "replay")
+        return self._draw(self.batch_size)
 
     def _one_each(self) -> bool:
         """Every turn is followed by one update, and none is owed: several turns then fit into one block."""
-        per_turn = self.update_ratio * self._turn(prefill=False) * self._wide()
+        per_turn = self.update_ratio * self._turn(prefill=False) * self.wide
         ready = len(self.buffer) >= max(2 * self.num_envs, 1)
         return self.turns_per_block > 1 and per_turn == 1.0 and ready and self._owed() == 0
 
-    def _wide(self) -> int:
-        return self.num_envs * self.spec.action_repeat * self.world_size
-
     def _turn(self, prefill: bool) -> int:
         """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
-        wide = self._wide()
         wanted = self.learning_starts - self.schedule.env_step if prefill else self.train_every
-        steps = math.ceil(wanted / wide)
+        steps = math.ceil(wanted / self.wide)
         return max(1, min(steps, MOST_PREFILL) if prefill else steps)
 
     def _owed(self) -> int:
@@ -144,13 +141,13 @@ class OnlineData(ReplayData[ReplayBuffer]):
         due = math.floor(self.update_ratio * max(0, self.schedule.env_step - self.learning_starts))
         return max(0, due - self.schedule.update)
 
-    def sample(self, updates: int, name: str = "replay") -> Transitions:
+    def sample(self, updates: int) -> Transitions:
         """One gather for the whole block, as [U, B, ...]."""
-        rows, shape = self._draw(updates * self.batch_size, name), (updates, self.batch_size)
+        rows, shape = self._draw(updates * self.batch_size), (updates, self.batch_size)
         return rows._replace(**{k: v.unflatten(0, shape) for k, v in rows._asdict().items() if v is not None})
 
-    def _draw(self, count: int, name: str) -> Transitions:
-        buffer, agent = self.named(name), self.agent
+    def _draw(self, count: int) -> Transitions:
+        self.drawn_from = self.due_buffer
+        buffer, agent = self.named(self.drawn_from), self.agent
         buffer.progress = self.schedule.progress
-        self.drawn_from = name
         return buffer.sample(count, self.draw, agent.n_step, agent.gamma)

@@ -13,7 +13,6 @@ from rl_lightning.data.played import PlayedData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.provided import load_provided
-from rl_lightning.rollout.phases import Hook, Phase
 from rl_lightning.seeding import derive
 from rl_lightning.types import Block, Sequences
 
@@ -91,11 +90,8 @@ class RecordedData(PlayedData):
         """Replaces every observation by what `encode` makes of it, once: windows are then of that."""
         self.rows.obs = encode(self.rows.obs)
 
-    def turn(self) -> Block:
-        return Block(self.next_batch, self.schedule.clip_updates(self.updates_per_block))
-
-    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block:
-        return Block(self.next_batch, updates, hook.name)
+    def batches(self, updates: int, hook: str) -> Block:
+        return Block(self.next_batch, updates, hook)
 
     def next_batch(self) -> Sequences:
         assert self.draw is not None

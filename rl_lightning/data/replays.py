@@ -61,6 +61,11 @@ class ReplayData(EnvData, Generic[Buffer]):
     def buffer(self) -> Buffer:
         return self.named("replay")
 
+    @property
+    def due_buffer(self) -> str:
+        """Name of the buffer that the due updates learn from."""
+        return "replay" if self.schedule.phases is None else self.schedule.phases.phase.buffer
+
     def filling(self, name: str, rows: Steps) -> Buffer:
         """The buffer that is to take the rows. After a switch they begin anew: they do not follow what it holds."""
         if name != self.filled:

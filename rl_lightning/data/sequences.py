@@ -17,7 +17,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.models.open_loop import STEPS, Foresight, foresee, open_loop_report
 from rl_lightning.models.world_model import WorldModel
 from rl_lightning.rollout.collect import Act, Collector
-from rl_lightning.rollout.phases import Hook, Phase
+from rl_lightning.rollout.phases import Phase
 from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.types import Block, Carry, Sequences
 
@@ -78,10 +78,10 @@ class SequenceData(ReplayData[SequenceBuffer]):
         if stage != "fit" or self.replays:
             return
         budget, rows = self.schedule.run.env_steps, self.length + self.burn_in
-        if budget is not None and budget // self._wide() + 1 < rows:
+        if budget is not None and budget // self.wide + 1 < rows:
             raise ConfigError(
                 f"windows have {rows} rows (data.length + data.burn_in) and each env makes "
-                f"{budget // self._wide()} steps: use a smaller data.length, or more run.env_steps"
+                f"{budget // self.wide} steps: use a smaller data.length, or more run.env_steps"
             )
         self.named("replay")
         self.draw = self.generator("replay")
@@ -105,21 +105,26 @@ class SequenceData(ReplayData[SequenceBuffer]):
         rows = self.collect(watched if self.store_latents else act, steps, greedy)
         self.filling(name, rows).add(rows, np.stack(states) if self.store_latents else None)
 
-    def collect_hook(self, phase: Phase) -> None:
-        steps = phase.collect_length or self._turn(prefill=False)
+    def usual_steps(self) -> int:
+        return self._turn(prefill=False)
+
+    def collect_in(self, phase: Phase, steps: int) -> None:
         self.gather(self.actor(phase), steps, phase.buffer, phase.deterministic_policy)
 
-    def update_hook(self, phase: Phase, hook: Hook, updates: int) -> Block | None:
-        if not self._ready(phase.buffer):
-            return None
-        self.drawn_from = phase.buffer
-        return Block(self.next_batch, updates, hook.name)
+    def ready(self) -> bool:
+        """Whether every rank has a window: all make the same number of updates."""
+        ready = self.named(self.due_buffer).ready
+        return ready if self.world_size == 1 else all(ranks.gather_objects(ready))
+
+    def batches(self, updates: int, hook: str) -> Block:
+        self.drawn_from = self.due_buffer
+        return Block(self.next_batch, updates, hook)
 
     def turn(self) -> Block:
         prefill = self.schedule.env_step < self.prefill
         self.gather(self.random_act if prefill else self.agent.player(), self._turn(prefill))
         updates = self._due()
-        return Block(self.next_batch, updates) if updates else Block(None, 0)
+        return self.batches(updates, "update") if updates else Block(None, 0)
 
     def next_batch(self) -> Sequences:
         """One batch, drawn when it is wanted: priorities and stored states are then those of the last update."""
@@ -127,23 +132,15 @@ class SequenceData(ReplayData[SequenceBuffer]):
         buffer.progress = self.schedule.progress
         return buffer.sample(self.batch_size, self.draw)._replace(burn_in=self.burn_in)
 
-    def _wide(self) -> int:
-        return self.num_envs * self.spec.action_repeat * self.world_size
-
     def _turn(self, prefill: bool) -> int:
         """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
         wanted = self.prefill - self.schedule.env_step if prefill else self.train_every
-        steps = math.ceil(wanted / self._wide())
+        steps = math.ceil(wanted / self.wide)
         return max(1, min(steps, MOST_COLLECTED) if prefill else steps)
-
-    def _ready(self, name: str) -> bool:
-        """Whether every rank has a window: all make the same number of updates."""
-        ready = self.named(name).ready
-        return ready if self.world_size == 1 else all(ranks.gather_objects(ready))
 
     def _due(self) -> int:
         """Updates due by now, minus those done: no drift, also after a resume."""
-        if self.schedule.env_step < self.prefill or not self._ready("replay"):
+        if self.schedule.env_step < self.prefill or not self.ready():
             return 0
         steps = (self.schedule.env_step - self.prefill) / (self.spec.action_repeat * self.world_size)
         due = self.pretrain + math.floor(self.train_ratio * steps / (self.batch_size * self.length))

@@ -18,9 +18,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.models.next_frame import FrameWorld, frame_shape
 from rl_lightning.models.provided import load_provided
 from rl_lightning.networks.reward_net import RewardNet
-from rl_lightning.rollout.collect import Act
 from rl_lightning.rollout.simulated_env import SimulatedEnvs, Starts
-from rl_lightning.types import Steps
 
 
 class FrameStarts:
@@ -104,12 +102,10 @@ class Dreaming(EnvData):
     def training_envs(self) -> Any:
         return self.dream_envs(self.num_envs, self.agent.device, self.agent.gamma)
 
-    def collect(self, act: Act, steps: int, greedy: bool = False) -> Steps:
+    @property
+    def wide(self) -> int:
         """Imagined steps count one each, whatever the real env repeats."""
-        before = self.schedule.env_step
-        rows = super().collect(act, steps, greedy)
-        self.schedule.env_step = before + steps * self.num_envs * self.world_size
-        return rows
+        return self.num_envs * self.world_size
 
     def eval_envs(self, episodes: int) -> Any:
         if self.play_in == "real":
@@ -202,6 +198,3 @@ class SimulatedReplay(Dreaming, OnlineData):
             env, num_envs, batch_size, buffer, learning_starts, train_every, update_ratio, "sync"
         )
         self.prepare_dream(world, reward, frames, horizon, flip_first, bootstrap, play_in, half)
-
-    def _wide(self) -> int:
-        return self.num_envs * self.world_size

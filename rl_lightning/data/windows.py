@@ -77,9 +77,8 @@ class WindowData(OfflineData):
         within = torch.arange(len(place)) - (counts.cumsum(0) - counts)[place]
         return first[place] - early + within, first[place], (first + sizes - 1)[place]
 
-    def turn(self) -> Block:
-        updates = self.schedule.clip_updates(self.updates_per_block)
-        return Block(self.sample_windows(updates), updates)
+    def batches(self, updates: int, hook: str) -> Block:
+        return Block(self.sample_windows(updates), updates, hook)
 
     def sample_windows(self, updates: int) -> ActionWindows:
         assert self.draw is not None

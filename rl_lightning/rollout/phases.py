@@ -163,6 +163,7 @@ class PhaseCursor:
         self.index = 0
         self.position = 0  # hook of the cycle that is next
         self.repeat = 0  # how often it has run in a row
+        self.part = 0  # env steps or updates that it has made, where a budget or cadence cut it short
         self.env_steps = self.updates = self.cycles = 0  # of this phase
         self.skipped = 0  # hooks in a row that could do nothing
         self.starved = 0  # updates in a row that had no data
@@ -194,6 +195,11 @@ class PhaseCursor:
         self._pass_over()
         return self.phase.hooks[self.position]
 
+    @property
+    def last_update(self) -> bool:
+        """No update follows the due hook in its cycle."""
+        return not any(hook.is_update for hook in self.phase.hooks[self.position + 1 :])
+
     def _pass_over(self) -> None:
         """Moves past hooks that are not due in their cycle, at most to the phase's end."""
         while not self._over():
@@ -206,14 +212,21 @@ class PhaseCursor:
         """At most `wanted`, and not past the phase's end."""
         return wanted if self.phase.updates is None else min(wanted, self.phase.updates - self.updates)
 
-    def advance(self, env_steps: int = 0, updates: int = 0, skipped: bool = False) -> bool:
+    def advance(
+        self, env_steps: int = 0, updates: int = 0, skipped: bool = False, whole: bool = True
+    ) -> bool:
         """Counts what the due hook did and moves on; True if the phase is over.
 
-        A skipped hook counts nothing, and a cycle in which every hook was skipped is no cycle.
+        A skipped hook counts nothing, and a cycle in which every hook was skipped is no cycle. A hook that was cut
+        short stays due and counts once it is whole: where it is cut changes nothing that a rule sees of the phase.
         """
         hook = self.phase.hooks[self.position]
-        self.env_steps += env_steps
-        self.updates += updates
+        if not whole:
+            self.part += updates if hook.is_update else env_steps
+            return False
+        self.env_steps += env_steps + (0 if hook.is_update else self.part)
+        self.updates += updates + (self.part if hook.is_update else 0)
+        self.part = 0
         self.skipped = self.skipped + 1 if skipped else 0
         self.starved = self.starved + 1 if skipped else self.starved if hook.name == "evaluate" else 0
         self.repeat += 1
@@ -246,8 +259,7 @@ class PhaseCursor:
         return any(limit is not None and done >= limit for done, limit in pairs)
 
     def state_dict(self) -> dict[str, Any]:
-        names = ("index", "position", "repeat", "env_steps", "updates", "cycles", "skipped", "starved")
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name, value in vars(self).items() if name != "phases"}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

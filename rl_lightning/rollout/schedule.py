@@ -141,6 +141,12 @@ class RunSchedule:
                     updates = min(updates, every - self.update % every)
         return max(0, updates)
 
+    def clip_steps(self, steps: int, wide: int) -> int:
+        """At most `steps` vector steps of `wide` env steps each, and none that begins past the budget."""
+        if self.run.env_steps:
+            steps = min(steps, math.ceil((self.run.env_steps - self.env_step) / wide))
+        return max(1, steps)
+
     def turns_ahead(self, wide: int, most: int) -> int:
         """Turns of `wide` env steps up to the next point at which something is due, at most `most`.
 

@@ -71,3 +71,34 @@ def test_phases_resume_in_the_middle_of_a_cycle(budget: int, tmp_path: Path) -> 
     fit(case, tmp_path / "parts", budget, phases=PHASES)
     fit(case, tmp_path / "parts", 2 * UNIT, resume=True, phases=PHASES)
     assert_same(state(tmp_path / "straight"), state(tmp_path / "parts"))
+
+
+UNEVEN = [
+    {"name": "prefill", "env_steps": 40, "hooks": ["collect"], "controller": "random", "collect_length": 7},
+    {
+        "name": "joint",
+        "hooks": [{"name": "collect", "count": 2}, {"name": "update", "count": 9}],
+        "collect_length": 11,
+    },
+]
+
+
+@pytest.mark.parametrize(
+    "budget", [{"env_steps": 10}, {"env_steps": 37}, {"env_steps": 91}, {"updates": 13}], ids=str
+)
+def test_a_budget_that_cut_a_hook_short_goes_the_same_way_when_it_grows(
+    budget: dict[str, int], tmp_path: Path
+) -> None:
+    """The rest of the hook follows: the same steps in the same buffer, the same batches."""
+    case = next(case for case in CASES if case.name == "sac")
+    whole = {"env_steps": 200, "updates": 40}
+    for folder, runs in (("straight", [whole]), ("parts", [whole | budget, whole])):
+        for place, limits in enumerate(runs):
+            run = RunConfig(**limits, eval_every=60, eval_episodes=2, save_minutes=None)
+            done = harness.fit(
+                case, run, 5, tmp_path / folder, log_every=10**6, resume=place > 0, phases=UNEVEN
+            )
+            clocks = {"env_steps": done.data.schedule.env_step, "updates": done.data.schedule.update}
+            for key, most in limits.items():
+                assert clocks[key] <= most + (key == "env_steps"), "two envs: an odd budget is passed by one"
+    assert_same(state(tmp_path / "straight"), state(tmp_path / "parts"))

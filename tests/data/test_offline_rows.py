@@ -14,6 +14,7 @@ from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.models.density import RealNVP
 from rl_lightning.models.density.calibrated import CalibratedDensity
 from rl_lightning.models.penalties import NoPenalty, Penalty, TanhPenalty
+from rl_lightning.rollout.phases import PhaseCursor, parse_phases
 from rl_lightning.rollout.schedule import RunConfig
 
 FILE = target_file(FOLDER / "rows.npz")
@@ -162,3 +163,21 @@ def test_no_coefficient_is_no_penalty_bit_for_bit():
 def test_a_penalty_may_cost_in_units_of_the_rewards_spread():
     data = imagined(penalty=Flat(), penalty_unit="reward_std")
     assert data.unit == pytest.approx(float(data.train_rows().reward.std(correction=0)))
+
+
+@pytest.mark.parametrize(
+    ("make", "parts"),
+    [(ready, [10, 10, 5, "E", 5, 10, 5]), (imagined, [4, 4, 2, 2, 4, 4, 4, 1, "E", 3, 2, 2, 4, 4, 4, 1])],
+)
+def test_no_block_of_a_phase_crosses_a_cadence_or_a_rollout(make, parts):
+    """A hook is made in parts where something is due; the next one comes when it is whole."""
+    data = make(**({"rollout_every": 4} if make is imagined else {}))
+    data.schedule.run = RunConfig(updates=45, eval_every=10)
+    entry = {"type": "offline", "hooks": [{"name": "update", "count": 25}, "evaluate"]}
+    data.schedule.phases = PhaseCursor(parse_phases([entry], ["update"]))
+    done = []
+    while not data.schedule.finished:
+        block = data.next_block()
+        done.append("E" if data.schedule.evaluate_now else block.updates)
+        data.schedule.update += block.updates
+    assert done == parts

@@ -118,3 +118,38 @@ def test_an_unknown_role_is_refused() -> None:
     made = phased("sac", {"hooks": ["collect"], "controller": "teacher"})
     with pytest.raises(ConfigError, match="no controller 'teacher'; there are agent, random"):
         made.data.next_block()
+
+
+def test_updates_end_with_the_budget() -> None:
+    hooks = [{"name": "collect"}, {"name": "update", "count": 40}]
+    made = phased("sac", {"hooks": hooks, "collect_length": 20}, run=RunConfig(updates=3))
+    made.data.next_block()
+    block = made.data.next_block()
+    assert block.updates == 3 and block.batch.obs.shape[0] == 3
+    made.learn(block)
+    assert made.data.schedule.finished
+
+
+def test_a_collect_ends_with_the_budget_and_goes_on_with_a_larger_one() -> None:
+    made = phased(
+        "sac", {"hooks": ["collect"], "collect_length": 128, "cycles": 1}, run=RunConfig(env_steps=11)
+    )
+    schedule = made.data.schedule
+    made.data.next_block()
+    assert schedule.env_step == 12 and schedule.finished and not schedule.phases.finished  # two envs
+    schedule.run = RunConfig(env_steps=100_000)
+    made.data.next_block()
+    assert schedule.env_step == 256 and schedule.phases.finished
+
+
+def test_a_rollout_is_whole_whatever_the_budget() -> None:
+    made = phased("ppo-discrete", {}, run=RunConfig(env_steps=10))
+    made.data.next_block()
+    assert made.data.schedule.env_step == 16 * 8
+    assert made.data.next_block().batch.obs.shape[:2] == (16, 8)
+
+
+def test_a_rollout_is_learned_from_once_by_each_hook_whatever_its_count() -> None:
+    made = phased("ppo-discrete", {"hooks": ["collect", {"name": "update", "count": 4}]})
+    blocks = [made.data.next_block() for _ in range(4)]
+    assert [block.updates for block in blocks] == [0, 1, 0, 1] and made.data.skips == 0

@@ -8,6 +8,7 @@ import torch
 
 from rl_lightning.data.windows import WindowData
 from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.phases import PhaseCursor, parse_phases
 from rl_lightning.rollout.schedule import RunConfig
 
 LENGTHS = (7, 3, 12, 1)
@@ -77,6 +78,14 @@ def test_blocks_have_their_shapes_and_come_from_the_owner_of_the_draws(file):
     assert one.obs.shape == (3, 5, 2, 1) and one.action.shape == (3, 5, 8, 1)
     again = ready(file, batch_size=5).sample_windows(3)
     assert torch.equal(one.action, again.action)
+
+
+def test_a_phase_gets_windows_too(file):
+    data = ready(file, batch_size=5)
+    entry = {"type": "offline", "hooks": [{"name": "update", "count": 3}]}
+    data.schedule.phases = PhaseCursor(parse_phases([entry], ["update"]))
+    found, wanted = data.next_block(), ready(file, batch_size=5).sample_windows(3)
+    assert found.updates == 3 and torch.equal(found.batch.action, wanted.action)
 
 
 def test_only_the_best_episodes_are_windowed(file):

@@ -70,6 +70,18 @@ def test_updates_stop_at_the_next_cadence_point_and_at_the_budget(update, wanted
     assert schedule.clip_updates(wanted) == given_
 
 
+@pytest.mark.parametrize(
+    ("env_step", "wanted", "wide", "given_"),
+    [(0, 7, 4, 7), (0, 30, 4, 25), (97, 5, 4, 1), (90, 5, 4, 3), (99, 5, 1, 1)],
+)
+def test_steps_stop_at_the_budget_in_whole_steps_of_the_vector(env_step, wanted, wide, given_):
+    schedule = RunSchedule(RunConfig(env_steps=100))
+    schedule.env_step = env_step
+    assert schedule.clip_steps(wanted, wide) == given_
+    schedule.run = RunConfig()
+    assert schedule.clip_steps(wanted, wide) == wanted
+
+
 def test_clocks_survive_saving():
     schedule = RunSchedule(RunConfig(env_steps=10))
     schedule.env_step, schedule.update = 4, 2

@@ -66,7 +66,7 @@ ORDERS = [
     ([{"env_steps": 99, "updates": 9, "cycles": 1, "hooks": ["update", "collect"]}], "U1 C"),
     # updates never pass the phase's end
     ([{"updates": 7, "hooks": [{"name": "update", "count": 5}]}], "U5 U2"),
-    # env steps may, since a collect is not cut
+    # env steps may, since a phase does not cut a collect
     ([{"env_steps": 5, "hooks": ["collect"]}], "C C"),
     # counters begin anew in each phase
     (
@@ -208,3 +208,28 @@ def test_saved_and_restored_at_every_step_is_never_stopped(entries: list[Any], s
         assert one(stopped, starved) == done
         assert vars(stopped) == vars(straight)
     assert stopped.finished == straight.finished
+
+
+@given(st.lists(PHASE, min_size=1, max_size=3), st.lists(st.integers(0, 9), min_size=1, max_size=12))
+def test_hooks_cut_short_anywhere_are_hooks_made_whole(entries: list[Any], cuts: list[int]) -> None:
+    """Parts of a hook are saved and restored too, and count nothing before the last of them."""
+    straight, cut = cursor(*entries), cursor(*entries)
+    for step in range(60):
+        if straight.finished:
+            break
+        before, hook = vars(cut) | {"phases": None}, straight.next_hook()
+        one(straight)
+        made = {"collect": COLLECT_STEPS, "evaluate": 0}.get(hook.name, cut.room_for_updates(hook.count))
+        key, first = (
+            "updates" if hook.is_update else "env_steps",
+            max(0, min(cuts[step % len(cuts)], made - 1)),
+        )
+        if first:
+            cut.next_hook()
+            assert not cut.advance(**{key: first}, whole=False)
+            state, cut = cut.state_dict(), cursor(*entries)
+            cut.load_state_dict(state)
+            assert vars(cut) | {"phases": None} == before | {"part": first}
+        assert cut.next_hook() == hook
+        cut.advance(**{key: made - first})
+        assert vars(cut) == vars(straight)
