@@ -35,12 +35,12 @@ class Phases(Callback):
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         if schedule.phases is None:
             schedule.phases = PhaseCursor(phases)
-        if schedule.run.env_steps is None and schedule.run.updates is None and schedule.run.max_time is None:
-            last = phases[-1]
-            if not (last.env_steps or last.updates or last.cycles):
-                raise ConfigError(
-                    f"phase '{last.name}' has no end, and neither has the run: give one a duration"
-                )
+        endless = [phase.name for phase in phases if not phase.ends]
+        if endless and not schedule.run.limited:
+            raise ConfigError(
+                f"phase '{endless[0]}' has no end that its hooks reach, and the run has none: give the phase a "
+                "duration, or the run --env_steps, --updates or --max_time"
+            )
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         self._tell(trainer)

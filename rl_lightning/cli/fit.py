@@ -180,8 +180,8 @@ def train(
     saved = cli.plain()
     if parsed.get("render"):
         watch(cli, parsed.get("render") or "")
-    run_config = cli.config.run
-    if run_config.env_steps is None and run_config.updates is None and run_config.max_time is None:
+    budgets = (cli.config.run.env_steps, cli.config.run.updates, cli.config.run.max_time)
+    if all(budget is None for budget in budgets) and not has_phases(cli):
         raise ConfigError("the run has no end: give it --env_steps, --updates or --max_time")
     if start is None:
         from rl_lightning.cli.start import start_from
@@ -210,6 +210,13 @@ def train(
         ):  # refused while things were set up: nothing was trained here either
             shutil.rmtree(run.folder, ignore_errors=True)
         raise
+
+
+def has_phases(cli: RLCLI) -> bool:
+    """Phases may end a run. They themselves see to it that they do: only with the module are their hooks known."""
+    own = cli.config.trainer.callbacks or []
+    names = [item.class_path for item in (own if isinstance(own, list) else [own])]
+    return any(name.rpartition(".")[2] == "Phases" for name in names)
 
 
 def start_record(run: Run, cli: RLCLI, saved: Config, parsed: Parsed) -> None:

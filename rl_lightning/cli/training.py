@@ -162,7 +162,7 @@ class Training:
             f"{self.algorithm} on {self.task}",
             f"{device}, {torch.get_num_threads()} threads, seed {self.cli.config.seed_everything}",
             f"{short(weights)} parameters",
-            " or ".join(budgets),
+            " or ".join(budgets) or "until its phases end",
             str(self.run.folder),
         ]
         return " · ".join(parts)
@@ -170,6 +170,8 @@ class Training:
     def closing(self, code: int, seconds: float) -> str:
         schedule, name = self.cli.datamodule.schedule, self.run.name
         done = f"{short(schedule.now)} {schedule.clock}s in {clock_time(seconds)}"
+        if schedule.phases is not None and schedule.finished:
+            done += f", {schedule.reason}"
         if code:
             whole = self.run.folder.parent
             name = name if whole.resolve() == logs_root().resolve() else whole.name

@@ -77,6 +77,13 @@ class Phase:
     num_episodes: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def ends(self) -> bool:
+        """Whether it has a duration that its own hooks can reach."""
+        collects = any(hook.name == "collect" for hook in self.hooks)
+        learns = any(hook.is_update for hook in self.hooks)
+        return bool(self.cycles or (self.env_steps and collects) or (self.updates and learns))
+
 
 def parse_phases(entries: Sequence[dict[str, Any]], updates: Sequence[str]) -> list[Phase]:
     """Phases from YAML, checked strictly. `updates` are the module's own update hooks."""

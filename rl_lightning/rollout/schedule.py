@@ -55,6 +55,11 @@ class RunConfig:
                 raise ConfigError(f"run.{key} is {value}; it must be positive, or null for none")
         self.max_seconds()
 
+    @property
+    def limited(self) -> bool:
+        """Whether there is any budget."""
+        return any(budget is not None for budget in (self.env_steps, self.updates, self.max_time))
+
     def max_seconds(self) -> float:
         """The wall-clock budget in seconds, infinite if there is none."""
         if self.max_time is None:
