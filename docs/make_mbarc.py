@@ -69,23 +69,34 @@ def product(log: FrameLog, folder: Path) -> str:
     return str(folder / "product")
 
 
-def learn_world(frames: str, steps: int, length: int, game: EnvConfig = GAME, seed: int = 0) -> NextFrame:
+def learn_world(
+    frames: str, steps: int, length: int, game: EnvConfig = GAME, seed: int = 0, batch_size: int = 16,
+    sizes: dict[str, int] | None = None, **settings: Any,
+) -> NextFrame:  # fmt: skip
     torch.manual_seed(seed)
-    data = FrameWindows(game, frames, length=length, batch_size=16, holdout=0.0)
+    data = FrameWindows(game, frames, length=length, batch_size=batch_size, holdout=0.0)
     data.configure(RunConfig(updates=steps), seed)
     recipe = NextFramePredictor(
-        embedding=8, width=24, levels=3, doublings=2, dropout=0.0, middle_dropout=0.0, bits=0
+        embedding=8,
+        width=24,
+        doublings=2,
+        dropout=0.0,
+        middle_dropout=0.0,
+        bits=0,
+        **(sizes or {"levels": 3}),
     )
+    usual = {"optimizer": Adam(eps=1e-5), "lr": 1e-3, "decay_steps": 2 * steps}
     model = NextFrame(
-        data.spec, network=recipe, optimizer=Adam(eps=1e-5), lr=1e-3, value_weight=0.05, input_noise=0.01,
-        decay_steps=2 * steps,
+        data.spec, network=recipe, value_weight=0.05, input_noise=0.01, **(usual | settings)
     )  # fmt: skip
     trainer: Any = SimpleNamespace(lightning_module=model, global_rank=0, world_size=1, datamodule=data)
     data.trainer = model.trainer = trainer
     data.setup("fit")
     optimizer = model.configure_optimizers()
     model.raw_optimizers = lambda: [optimizer]  # type: ignore[method-assign]
-    for _ in range(steps // length):
+    updates = steps // length
+    for k in range(updates):
+        model.progress = k / updates
         model.update(pick(data.sample(1), 0))
     return model.eval()
 

@@ -2,9 +2,9 @@
 
     python docs/make_mbarc_pong.py --seeds 3
 
-Every second pixel of the playing field (80 x 80), 6,400 steps of a player that keeps an action for a while, 1,000
-gradient steps. Tracked: the dreamed ball is at most two pixels from the true one, in windows whose true ball is seen at
-every step. Beside it, the ball left where it was, and one that flies straight on.
+Every second pixel of the playing field (80 x 80), 6,400 steps of a player that keeps an action for a while, 4,000
+gradient steps of 8 single frames each. Tracked: the dreamed ball is at most two pixels from the true one, in windows
+whose true ball is seen at every step. Beside it, the ball left where it was, and one that flies straight on.
 """
 
 from __future__ import annotations
@@ -21,12 +21,24 @@ from torch import Tensor
 
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.transforms import AtariFrames
+from rl_lightning.functional.schedules import Cosine
 from rl_lightning.models import frame_checks as checks
+from rl_lightning.networks import Adam
 from rl_lightning.types import FrameWindow
 
 GAME = EnvConfig("ALE/Pong-v5", transforms=[AtariFrames(stride=2, top=34, bottom=194)])
 BALL = 7  # its colour; inside the field nothing else has it
 STEPS, NEAR, HOLD = 10, 2.0, 8
+# A small map of 20 x 20, so that the ball's place is not squeezed into a few cells; no eps beside the small gradients
+# of two pixels of 6,400; and true frames as inputs: from its own, without a ball yet, it would learn that balls vanish.
+SETTINGS: dict[str, Any] = {
+    "batch_size": 8,
+    "sizes": {"levels": 2, "middle": 4},
+    "lr": 3e-3,
+    "lr_schedule": Cosine(1e-4),
+    "optimizer": Adam(),
+    "decay_steps": 1_000_000_000,
+}
 
 
 def restless(obs: Any, carry: Any, explore: torch.Generator, mask: Any = None) -> Any:
@@ -70,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, value in (("steps", 1000), ("seeds", 3), ("windows", 256), ("length", 10), ("frames", 6400)):
+    for name, value in (("steps", 4000), ("first", 0), ("seeds", 3), ("windows", 256), ("frames", 6400)):
         parser.add_argument(f"--{name}", type=int, default=value)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -81,11 +93,11 @@ def main() -> None:
     straight = before[:, 1:] + ahead * (before[:, 1:] - before[:, :1])
     print(f"{len(truth)} held-out windows; near after 1 to {STEPS} steps: ball left {tracked(still, truth)}")
     print(f"ball straight on {tracked(straight, truth)}", flush=True)
-    for seed in range(given.seeds):
+    for seed in range(given.first, given.first + given.seeds):
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             frames = product(collected(given.frames, seed, GAME, restless), Path(folder))
-            model = learn_world(frames, given.steps, given.length, GAME, seed)
+            model = learn_world(frames, given.steps, 1, GAME, seed, **SETTINGS)
         once = checks.one_step(model.world, held)["eval/changed_accuracy"]
         dreamed = torch.cat([checks.roll(model.world, part, STEPS) for part in checks.pieces(held)])
         print(f"seed {seed}: {tracked(ball(dreamed), truth)}; changed pixels {once:.3f}; "

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from rl_lightning import interrupt
 from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.step import set_lr, step
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.frames import (
     clipped_frame_loss,
@@ -20,6 +20,7 @@ from rl_lightning.functional.frames import (
     true_frame_probability,
 )
 from rl_lightning.functional.rewards import CLASSES, class_balanced_weights, focal_loss, reward_label
+from rl_lightning.functional.schedules import Constant, Schedule
 from rl_lightning.models import frame_checks as checks
 from rl_lightning.models.next_frame import NextFramePredictor
 from rl_lightning.models.provided import Provided
@@ -37,6 +38,7 @@ class NextFrame(RLModule):
         spec: What the env is like; filled in from the data.
         network: The world's network.
         lr: Largest relative step of Adafactor; the learning rate of any other optimizer.
+        lr_schedule: How the rate changes over the run; null: it does not.
         optimizer: The optimizer, without its rate.
         max_grad_norm: Gradients are scaled down to this norm.
         gamma: Discount of the value that the world learns beside its frames.
@@ -61,6 +63,7 @@ class NextFrame(RLModule):
         spec: EnvSpec,
         network: NextFramePredictor | None = None,
         lr: float = 0.01,
+        lr_schedule: Schedule | None = None,
         optimizer: OptimizerRecipe | None = None,
         max_grad_norm: float = 1.0,
         gamma: float = 0.99,
@@ -77,7 +80,8 @@ class NextFrame(RLModule):
         if reward_loss not in ("ce", "cbf"):
             raise ConfigError(f"model.reward_loss is '{reward_loss}'; choose ce or cbf")
         self.world = (network or NextFramePredictor()).build(spec)
-        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adafactor(), max_grad_norm
+        self.lr, self.lr_schedule = lr, lr_schedule or Constant()
+        self.optimizer, self.max_grad_norm = optimizer or Adafactor(), max_grad_norm
         self.gamma, self.decay_steps, self.input_noise = gamma, decay_steps, input_noise
         self.target_clip, self.value_weight, self.reward_loss = target_clip, value_weight, reward_loss
         self.past = past if self.world.state_size else 0
@@ -93,6 +97,7 @@ class NextFrame(RLModule):
     def update(self, window: FrameWindow) -> Metrics:
         """One gradient step at each of the window's positions."""
         (optimizer,) = self.raw_optimizers()
+        set_lr(optimizer, self.lr_schedule, self.progress)
         world, length = self.world, window.action.shape[1]
         truth = true_frame_probability(int(self.gradient_steps), self.decay_steps)
         world.certain.fill_(1.0 - truth)
