@@ -191,4 +191,4 @@ def test_the_annulus_of_the_paper(tmp_path):
     shown = {"guide, then select": ours, "select": selected, "by the estimate": misled}
     assert float(true_reward(guided)[1].float().mean()) >= 0.95, shown
     assert ours[0] > max(selected[0], misled[0]) + 0.1, shown
-    assert ours[1] > max(selected[1], misled[1]), shown
+    assert ours[1] >= selected[1] > misled[1], shown
