@@ -139,9 +139,7 @@ class ResidualDenoiserNet(DenoiserNet):
         h = self.middle(h, shifts[len(kept)])
         for i, block in enumerate(self.up):
             h = block(torch.cat((kept.pop(), h), -1), shifts[len(self.down) + 1 + i])
-        skip, own = self.last.weight.chunk(
-            2, 1
-        )  # the widest rows: two small products cost less than one copy
+        skip, own = self.last.weight.chunk(2, 1)  # two small products cost less than a copy of the widest rows
         return (F.linear(kept.pop(), skip, self.last.bias) + F.linear(h, own)).view(x.shape)
 
 
