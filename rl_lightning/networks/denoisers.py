@@ -139,7 +139,7 @@ class ResidualDenoiserNet(DenoiserNet):
         h = self.middle(h, shifts[len(kept)])
         for i, block in enumerate(self.up):
             h = block(torch.cat((kept.pop(), h), -1), shifts[len(self.down) + 1 + i])
-        skip, own = self.last.weight.chunk(2, 1)  # two small products cost less than a copy of the widest rows
+        skip, own = self.last.weight.chunk(2, 1)  # two small products cost less than copying wide rows
         return (F.linear(kept.pop(), skip, self.last.bias) + F.linear(h, own)).view(x.shape)
 
 
