@@ -115,15 +115,21 @@ class NextFrame(RLModule):
             loss, metrics = self._losses(found, logits, window, t)
             step(optimizer, loss, self.max_grad_norm)
             history.append(metrics)
-            guess = logits.detach().argmax(1).to(torch.uint8)
-            given = torch.rand(len(guess), 1, 1, 1, device=guess.device) < truth
-            stack = world.push(stack, self._blot(torch.where(given, target, guess)))
-            seen, state = _detached(found), None if state is None else state.detach()
+            if t + 1 < length:
+                stack = world.push(stack, self._blot(self._shown(logits.detach(), target, truth)))
+                seen, state = _detached(found), None if state is None else state.detach()
         self.gradient_steps += length
         metrics = {key: torch.stack([entry[key] for entry in history]).mean() for key in history[0]}
         metrics["train/true_frames"] = torch.tensor(truth)
         metrics["train/gradient_steps"] = torch.tensor(float(length))
         return metrics
+
+    @staticmethod
+    def _shown(logits: Tensor, target: Tensor, truth: float) -> Tensor:
+        """What the world sees of the step it foretold: the true frame, or its own."""
+        guess = logits.argmax(1).to(torch.uint8)
+        given = torch.rand(len(guess), 1, 1, 1, device=guess.device) < truth
+        return torch.where(given, target, guess)
 
     def _blot(self, frames: Tensor) -> Tensor:
         if self.world.colors:
