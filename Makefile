@@ -28,7 +28,7 @@ run: install
 	@$(BIN)/rl fit --config ppo/cartpole
 
 test: lint
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 slow: install
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 2

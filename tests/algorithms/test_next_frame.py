@@ -16,6 +16,7 @@ from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.transforms import Indexed, Stack
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.experiments.runs import Run
+from rl_lightning.functional.schedules import Linear
 from rl_lightning.models.frame_checks import reward_scores
 from rl_lightning.models.provided import load_provided
 from rl_lightning.networks import Adam
@@ -63,6 +64,12 @@ def test_a_world_is_learned_with_its_ends_and_joint_rewards(frames):
     assert (ends == window.terminated[:, 0]).float().mean() > 0.95
     assert found["eval/recall_minus"] > 0.5 and found["eval/copy_accuracy"] < 0.95
     assert int(model.gradient_steps) == 300 * 4
+
+
+def test_the_rate_follows_its_schedule(frames):
+    done = fit(case(frames, lr_schedule=Linear(end=0.0)), RunConfig(updates=20))
+    (optimizer,) = done.trainer.optimizers
+    assert 0.0 < optimizer.param_groups[0]["lr"] < 0.3 * 2e-3, "20 updates in blocks of five: the last began at 3/4"
 
 
 def test_a_window_too_long_is_told_with_what_there_is(frames):
