@@ -48,6 +48,7 @@ class ModelRolloutData(OfflineData):
         split: What is held out: whole episodes, or single rows.
         reward_scale: Rewards are multiplied by this.
         reward_shift: And this is added, after scaling.
+        first_episodes: Recorded episodes that are used at all, the first ones; null: all.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class ModelRolloutData(OfflineData):
         split: Literal["episode", "row"] = "episode",
         reward_scale: float = 1.0,
         reward_shift: float = 0.0,
+        first_episodes: int | None = None,
     ) -> None:
         super().__init__(
             dataset,
@@ -82,6 +84,7 @@ class ModelRolloutData(OfflineData):
             split,
             reward_scale=reward_scale,
             reward_shift=reward_shift,
+            first_episodes=first_episodes,
         )
         sizes = {"horizon": horizon, "starts": starts, "rollout_every": rollout_every, "retain": retain}
         for key, value in sizes.items():

@@ -35,6 +35,7 @@ class OfflineData(RLData):
         reward_shift: And this is added, after scaling (-1 for AntMaze in the manner of IQL).
         rewards: Rewards made from the data set, before scale and shift; null: the recorded ones.
         best_episodes: Share of the episodes that is learned from, those with the highest returns; 0.1 makes BC 10 %-BC.
+        first_episodes: Recorded episodes that are used at all, the first ones; null: all.
     """
 
     clock = "update"
@@ -52,6 +53,7 @@ class OfflineData(RLData):
         reward_shift: float = 0.0,
         rewards: RewardTuning | None = None,
         best_episodes: float = 1.0,
+        first_episodes: int | None = None,
     ) -> None:
         super().__init__()
         for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
@@ -61,6 +63,8 @@ class OfflineData(RLData):
             raise ConfigError(f"data.holdout is {holdout}; it is a share between 0 and 1")
         if not 0.0 < best_episodes <= 1.0:
             raise ConfigError(f"data.best_episodes is {best_episodes}; it is a share above 0 and not above 1")
+        if first_episodes is not None and first_episodes < 1:
+            raise ConfigError(f"data.first_episodes is {first_episodes}; it must be at least 1")
         self.source = dataset
         self.batch_size, self.updates_per_block = batch_size, updates_per_block
         self.holdout, self.split, self.bootstrap = holdout, split, bootstrap
@@ -75,6 +79,8 @@ class OfflineData(RLData):
             check_env(dataset, self.spec, known)
             self.spec = known
         self.dataset = load_dataset(dataset)  # at once: bad rows are refused before anything else is built
+        if first_episodes is not None:
+            self.dataset = self.dataset.first(first_episodes)
         one = int(self.dataset.recording[0]) == int(self.dataset.recording[-1])
         if one and holdout > 0.0 and split == "episode":
             raise DataError(

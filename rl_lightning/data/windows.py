@@ -30,6 +30,7 @@ class WindowData(OfflineData):
         holdout: Share of the data that is kept for validation, the same for every stage of one seed.
         split: What is held out; windows need whole episodes.
         best_episodes: Share of the episodes that is learned from, those with the highest returns.
+        first_episodes: Recorded episodes that are used at all, the first ones; null: all.
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class WindowData(OfflineData):
         holdout: float = 0.0,
         split: Literal["episode"] = "episode",
         best_episodes: float = 1.0,
+        first_episodes: int | None = None,
     ) -> None:
-        super().__init__(
-            dataset, env, batch_size, updates_per_block, holdout, split, best_episodes=best_episodes
-        )
+        shares: dict[str, Any] = {"best_episodes": best_episodes, "first_episodes": first_episodes}
+        super().__init__(dataset, env, batch_size, updates_per_block, holdout, split, **shares)
         if min(obs_steps, horizon, act_steps) < 1:
             raise ConfigError("data.obs_steps, data.horizon and data.act_steps must be at least 1")
         if obs_steps - 1 + act_steps > horizon:

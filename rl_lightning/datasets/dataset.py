@@ -48,6 +48,13 @@ class Dataset(NamedTuple):
     def lengths(self) -> Tensor:
         return torch.bincount(self.episode, minlength=self.episodes)
 
+    def first(self, episodes: int) -> Dataset:
+        """The first episodes that were recorded, all of them where there are no more."""
+        place = torch.unique_consecutive(self.recording, return_inverse=True)[1]
+        kept = int((place < episodes).sum())
+        columns = {name: part[:kept] for name, part in self._asdict().items() if isinstance(part, Tensor)}
+        return self._replace(**columns)
+
 
 def check_env(name: str, stored: EnvSpec, spec: EnvSpec) -> None:
     """Raises unless the data set `name`, of spec `stored`, has the shapes of the env that `spec` describes."""

@@ -69,6 +69,13 @@ def test_only_the_best_episodes_are_learned_from(three):
     assert torch.equal(ready(three).train_rows().obs[:, 0], torch.arange(6.0))
 
 
+def test_only_the_first_episodes_are_there(three):
+    assert ready(three, first_episodes=2).train_rows().obs[:, 0].tolist() == [0, 1, 2, 3]
+    assert len(ready(three, first_episodes=9).train_index) == 6
+    with pytest.raises(DataError, match="one episode"):
+        OfflineData(three, first_episodes=1)
+
+
 def test_tuned_rewards_are_what_is_drawn(three):
     data = ready(three, rewards=ReturnRange(), reward_scale=0.01, reward_shift=-1.0)
     assert data.train_rows().reward.tolist() == pytest.approx([0, 1, 2, -5, -1, 0])
@@ -77,3 +84,5 @@ def test_tuned_rewards_are_what_is_drawn(three):
 def test_a_share_of_nothing_is_refused(three):
     with pytest.raises(ConfigError, match="best_episodes"):
         OfflineData(three, best_episodes=0.0)
+    with pytest.raises(ConfigError, match="first_episodes"):
+        OfflineData(three, first_episodes=0)
