@@ -69,7 +69,9 @@ def test_a_world_is_learned_with_its_ends_and_joint_rewards(frames):
 def test_the_rate_follows_its_schedule(frames):
     done = fit(case(frames, lr_schedule=Linear(end=0.0)), RunConfig(updates=20))
     (optimizer,) = done.trainer.optimizers
-    assert 0.0 < optimizer.param_groups[0]["lr"] < 0.3 * 2e-3, "20 updates in blocks of five: the last began at 3/4"
+    assert 0.0 < optimizer.param_groups[0]["lr"] < 0.3 * 2e-3, (
+        "20 updates in blocks of five: the last began at 3/4"
+    )
 
 
 def test_a_window_too_long_is_told_with_what_there_is(frames):
