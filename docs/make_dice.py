@@ -2,7 +2,7 @@
 
     python docs/make_dice.py --logs lightning_logs demo demo-s0
     python docs/make_dice.py --logs lightning_logs table pm-s0 pm-s1 pm-s2
-    python docs/make_dice.py --logs lightning_logs curves pm-s0/dice pm-s0/behavior hop-s0/dice detour-s0
+    python docs/make_dice.py --logs lightning_logs curves 'pm-s*/behavior' 'pm-s*/dice' 'hop-s*/bc10' 'hop-s*/dice'
 
 `demo` draws the behaviour, the guide and guided samples of dice/demo. `table` tests every policy stage of pipelines
 that differ in their seed (last checkpoint, 50 fresh episodes), a row per stage.
@@ -90,18 +90,19 @@ def table(runs: list[str]) -> None:
         print(f"| {stage} | {' | '.join(cells)} |")
 
 
-def curves(runs: list[str]) -> None:
-    """Mean return of every evaluation in training, a panel per run."""
-    figure, axes = plt.subplots(1, len(runs), figsize=(3.4 * len(runs), 3), squeeze=False)
-    for axis, run in zip(axes[0], runs, strict=True):
-        found: dict[int, list[float]] = {}
-        for line in Path(f"lightning_logs/{run}/eval.jsonl").read_text().splitlines():
-            row = json.loads(line)
-            found.setdefault(row["update"], []).append(row["return"])
-        axis.plot(
-            list(found), [sum(part) / len(part) for part in found.values()], marker="o", color="#0072B2"
-        )
-        axis.set_title(run, fontsize=9)
+def curves(patterns: list[str]) -> None:
+    """Mean return of every evaluation in training: a panel per pattern, a line per run."""
+    figure, axes = plt.subplots(1, len(patterns), figsize=(3.4 * len(patterns), 3), squeeze=False)
+    for axis, pattern in zip(axes[0], patterns, strict=True):
+        for run in sorted(Path("lightning_logs").glob(pattern)):
+            found: dict[int, list[float]] = {}
+            for line in (run / "eval.jsonl").read_text().splitlines():
+                row = json.loads(line)
+                found.setdefault(row["update"], []).append(row["return"])
+            means = [sum(part) / len(part) for part in found.values()]
+            axis.plot(list(found), means, marker="o", label=str(run.relative_to("lightning_logs")))
+        axis.legend(fontsize=7)
+        axis.set_ylim(bottom=0)
         axis.set_xlabel("update")
     axes[0, 0].set_ylabel("return")
     figure.tight_layout()
