@@ -52,7 +52,9 @@ class Dataset(NamedTuple):
         """The first episodes that were recorded, all of them where there are no more."""
         place = torch.unique_consecutive(self.recording, return_inverse=True)[1]
         kept = int((place < episodes).sum())
-        columns = {name: part[:kept] for name, part in self._asdict().items() if isinstance(part, Tensor)}
+        columns: dict[str, Any] = {
+            name: part[:kept] for name, part in self._asdict().items() if isinstance(part, Tensor)
+        }
         return self._replace(**columns)
 
 

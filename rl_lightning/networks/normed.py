@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.activations import mish, sim_norm
+from rl_lightning.functional.activations import mish, rare_dropout, sim_norm
 from rl_lightning.networks.ensemble import EnsembleLinear, EnsembleNorm
 
 START = 0.02  # standard deviation of the first weights
@@ -90,8 +90,11 @@ class NormedEnsemble(nn.Module):
         """Outputs of all members, or of those named.  [B, I] -> [E, B, O]"""
         if which is not None and len(which) == self.members:
             which = None  # all of them, in whatever order
-        if not torch.is_grad_enabled() and inputs.device.type == "cpu":
-            return self._one_by_one(inputs, which)
+        walk = self.one_by_one if inputs.device.type == "cpu" else self.together
+        return walk(inputs, which, dropping)
+
+    def together(self, inputs: Tensor, which: Tensor | None, dropping: bool) -> Tensor:
+        """All members in batched products, as a GPU likes them."""
         count = self.members if which is None else len(which)
         inputs = inputs.expand(count, -1, -1)
         last = len(self.layers) - 1
@@ -101,22 +104,26 @@ class NormedEnsemble(nn.Module):
             if k == last:
                 break
             if k == 0 and dropping:
-                inputs = F.dropout(inputs, self.dropout)
+                inputs = rare_dropout(inputs, self.dropout)
             norm = self.norms[k]
             scale, shift = _pick(norm.weight, which), _pick(norm.bias, which)  # type: ignore[arg-type]
             inputs = torch.addcmul(shift, F.layer_norm(inputs, inputs.shape[-1:]), scale)
             inputs = mish(inputs)
         return inputs
 
-    def _one_by_one(self, inputs: Tensor, which: Tensor | None) -> Tensor:
-        """Member after member, whose rows then stay in a core's cache; dropout is for learning alone."""
+    def one_by_one(self, inputs: Tensor, which: Tensor | None, dropping: bool) -> Tensor:
+        """Member after member, whose rows then stay in a core's cache."""
+        weights = [(layer.weight.unbind(), layer.bias.unbind()) for layer in self.layers]  # type: ignore[operator]
+        norms = [(norm.weight.unbind(), norm.bias.unbind()) for norm in self.norms]  # type: ignore[operator]
         found = []
         for member in range(self.members) if which is None else which.tolist():
             rows = inputs
-            for layer, norm in zip(self.layers, [*self.norms, None], strict=True):
-                rows = torch.addmm(layer.bias[member], rows, layer.weight[member])  # type: ignore[index]
-                if norm is not None:
-                    scale, shift = norm.weight[member, 0], norm.bias[member, 0]  # type: ignore[index]
+            for k, (weight, bias) in enumerate(weights):
+                rows = torch.addmm(bias[member], rows, weight[member])
+                if k == 0 and dropping:
+                    rows = rare_dropout(rows, self.dropout)
+                if k < len(norms):
+                    scale, shift = norms[k][0][member][0], norms[k][1][member][0]
                     rows = mish(F.layer_norm(rows, rows.shape[-1:], scale, shift))
             found.append(rows)
         return torch.stack(found)

@@ -178,7 +178,7 @@ def test_members_are_those_that_were_named():
 
 
 def test_the_quick_ways_through_the_networks_lead_to_the_same_place():
-    """Plans fork from one latent, and value functions are asked one by one where nothing is learned."""
+    """Plans fork from one latent, and value functions are asked one by one on a CPU."""
     agent = small(critics=3)
     model = agent.model
     for net in (model.reward.layers, model.q.layers):
@@ -192,9 +192,12 @@ def test_the_quick_ways_through_the_networks_lead_to_the_same_place():
         assert torch.allclose(one, two, atol=1e-5)
     rows = torch.randn(6, 10)
     for which in (None, torch.tensor([2, 0])):
-        learned = model.q(rows, which)
-        with torch.no_grad():
-            assert torch.allclose(model.q(rows, which), learned, atol=1e-5)
+        apart, together = (walk(rows, which, False) for walk in (model.q.one_by_one, model.q.together))
+        assert torch.allclose(apart, together, atol=1e-5)
+        slopes = [
+            torch.autograd.grad(out.square().sum(), list(model.q.parameters())) for out in (apart, together)
+        ]
+        assert all(torch.allclose(one, two, atol=1e-3) for one, two in zip(*slopes, strict=True))
 
 
 def test_the_scale_follows_the_first_step_and_never_falls_below_one():
