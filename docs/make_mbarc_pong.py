@@ -2,7 +2,7 @@
 
     python docs/make_mbarc_pong.py --seeds 3
 
-Every second pixel of the playing field (80 x 80), 6,400 steps of a player that keeps an action for a while, 4,000
+Every second pixel of the playing field (80 x 80), 12,800 steps of a player that keeps an action for a while, 6,000
 gradient steps of 8 single frames each. Tracked: the dreamed ball is at most two pixels from the true one, in windows
 whose true ball is seen at every step. Beside it, the ball left where it was, and one that flies straight on.
 """
@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, value in (("steps", 4000), ("first", 0), ("seeds", 3), ("windows", 256), ("frames", 6400)):
+    for name, value in (("steps", 6000), ("first", 0), ("seeds", 3), ("windows", 256), ("frames", 12800)):
         parser.add_argument(f"--{name}", type=int, default=value)
     given = parser.parse_args()
     torch.set_num_threads(1)
