@@ -84,7 +84,8 @@ class OfflineData(RLData):
         one = int(self.dataset.recording[0]) == int(self.dataset.recording[-1])
         if one and holdout > 0.0 and split == "episode":
             raise DataError(
-                f"{dataset}: has one episode, so none can be held out. Use --data.split row, or --data.holdout 0"
+                f"{dataset}: there is one episode to learn from, so none can be held out. "
+                "Use --data.split row, or --data.holdout 0"
             )
         self._eval_envs: Any = None
         self.draw: torch.Generator | None = None

@@ -89,6 +89,6 @@ def rare_dropout(x: Tensor, share: float) -> Tensor:
     if x.device.type != "cpu" or share > RARE:
         return F.dropout(x, share)
     hits = int(torch.poisson(torch.tensor(-x.numel() * math.log1p(-share), dtype=torch.float64)))
-    kept = torch.full_like(x, 1.0 / (1.0 - share))
+    kept = x.new_full(x.shape, 1.0 / (1.0 - share))  # in order, whatever order x is in
     kept.view(-1)[torch.randint(x.numel(), (hits,))] = 0.0
     return x * kept
