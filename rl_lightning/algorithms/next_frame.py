@@ -14,6 +14,7 @@ from rl_lightning.algorithms.module import Metrics, RLModule
 from rl_lightning.algorithms.step import set_lr, step
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.frames import (
+    change_weights,
     clipped_frame_loss,
     noisy_colors,
     noisy_frames,
@@ -46,6 +47,8 @@ class NextFrame(RLModule):
             goes on from cycle to cycle.
         input_noise: Share of input pixels that are blotted out.
         target_clip: Cross-entropy of a pixel below which it teaches nothing more.
+        changed_weight: Weight of pixels that differ from the frame before. Above 1 a thing that moves is drawn although
+            its place is not certain, where the likeliest class of every pixel would be the background.
         value_weight: Weight of the value's squared error.
         reward_loss: Of a reward head of the world's own: ce, or cbf (class-balanced focal loss).
         past: Steps that the world's memory is filled with before a window, if it has one.
@@ -70,6 +73,7 @@ class NextFrame(RLModule):
         decay_steps: int = 22_250,
         input_noise: float = 0.05,
         target_clip: float = 0.03,
+        changed_weight: float = 1.0,
         value_weight: float = 1.0,
         reward_loss: str = "ce",
         past: int = 4,
@@ -77,13 +81,16 @@ class NextFrame(RLModule):
         horizons: list[int] = [1, 5, 10, 25, 50],  # noqa: B006  (never mutated)
     ) -> None:
         super().__init__(spec)
+        if changed_weight <= 0.0:
+            raise ConfigError(f"model.changed_weight is {changed_weight}; it is a weight above 0")
         if reward_loss not in ("ce", "cbf"):
             raise ConfigError(f"model.reward_loss is '{reward_loss}'; choose ce or cbf")
         self.world = (network or NextFramePredictor()).build(spec)
         self.lr, self.lr_schedule = lr, lr_schedule or Constant()
         self.optimizer, self.max_grad_norm = optimizer or Adafactor(), max_grad_norm
         self.gamma, self.decay_steps, self.input_noise = gamma, decay_steps, input_noise
-        self.target_clip, self.value_weight, self.reward_loss = target_clip, value_weight, reward_loss
+        self.target_clip, self.changed_weight = target_clip, changed_weight
+        self.value_weight, self.reward_loss = value_weight, reward_loss
         self.past = past if self.world.state_size else 0
         self.checked, self.horizons = checked, list(horizons)
         self.register_buffer("gradient_steps", torch.zeros((), dtype=torch.int64))
@@ -137,7 +144,9 @@ class NextFrame(RLModule):
         return noisy_frames(frames, self.input_noise)
 
     def _losses(self, found: Features, logits: Tensor, window: FrameWindow, t: int) -> tuple[Tensor, Metrics]:
-        frame = clipped_frame_loss(logits, window.frame[:, t], self.target_clip)
+        before = window.frame[:, t - 1] if t else window.stack[:, -window.frame.shape[2] :]
+        weight = change_weights(window.frame[:, t], before, self.changed_weight)
+        frame = clipped_frame_loss(logits, window.frame[:, t], self.target_clip, weight)
         known = window.known[:, t].float()
         value = ((found.value - window.value[:, t]).square() * known).sum() / known.sum().clamp(min=1.0)
         latent = found.latent_loss / window.action.shape[1]

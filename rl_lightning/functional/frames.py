@@ -9,11 +9,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def clipped_frame_loss(logits: Tensor, frame: Tensor, clip: float) -> Tensor:
+def clipped_frame_loss(logits: Tensor, frame: Tensor, clip: float, weight: Tensor | None = None) -> Tensor:
     """Cross-entropy per pixel; what is already below `clip` teaches nothing more.  [B, K, C, H, W], [B, C, H, W]"""
     assert logits.shape[2:] == frame.shape[1:], (logits.shape, frame.shape)
-    error = F.cross_entropy(logits, frame.long(), reduction="none")
-    return (error.clamp(min=clip) - clip).mean()
+    error = F.cross_entropy(logits, frame.long(), reduction="none").clamp(min=clip) - clip
+    return error.mean() if weight is None else (error * weight).mean()
+
+
+def change_weights(frame: Tensor, before: Tensor, weight: float) -> Tensor | None:
+    """`weight` for pixels that changed, 1 for the others; None where all are alike."""
+    return None if weight == 1.0 else torch.where(frame != before, weight, 1.0)
 
 
 def true_frame_probability(steps: int, decay_steps: int) -> float:

@@ -74,6 +74,28 @@ def test_the_rate_follows_its_schedule(frames):
     )
 
 
+def test_changes_are_weighed_against_the_true_frame_before(frames):
+    plain, heavy = (
+        fit(case(frames, changed_weight=w, network={"levels": 1}), RunConfig(updates=1)) for w in (1.0, 3.0)
+    )
+    heavy.model.load_state_dict(plain.model.state_dict())
+    window = plain.data.holdout_windows(16, 3)
+    assert window is not None
+    with torch.no_grad():
+        for t, before in ((0, window.stack[:, -1:]), (2, window.frame[:, 1])):
+            stack = torch.zeros_like(window.stack)
+            found = plain.model.world.features(stack, window.action[:, t])
+            logits = plain.model.world.frame_logits(found)
+            light, more = (
+                run.model._losses(found, logits, window, t)[1]["train/frame_loss"] for run in (plain, heavy)
+            )
+            error = torch.nn.functional.cross_entropy(logits, window.frame[:, t].long(), reduction="none")
+            extra = ((error - 0.03).clamp(min=0.0) * (window.frame[:, t] != before)).mean()
+            assert extra > 0 and float(more - light) == pytest.approx(2.0 * float(extra), rel=1e-4)
+    with pytest.raises(ConfigError, match="a weight above 0"):
+        fit(case(frames, changed_weight=0.0), RunConfig(updates=1))
+
+
 def test_a_window_too_long_is_told_with_what_there_is(frames):
     with pytest.raises(DataError, match="the longest has 4"):
         fit(case(frames).but(data={"length": 9}), RunConfig(updates=1))

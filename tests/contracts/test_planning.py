@@ -1,12 +1,19 @@
 """The contracts for agents that plan: what moves, exact resume with the plan in the carry, evaluation unseen."""
 
+from functools import partial
+
 import pytest
 import torch
 from contracts import harness
+from contracts.cases import Case
 from contracts.harness import assert_same, bare, differing, state, weights
-from contracts.planning_cases import PLANNING
+from contracts.offline_cases import FOLDER, dynamics_product, offline, policy_product
+from contracts.planning_cases import PLANNING, SMALL
 from contracts.test_update import under, watch
 
+from rl_lightning.algorithms import EnsembleMPC
+from rl_lightning.envs.termination import NeverEnds
+from rl_lightning.rollout.planners import MPPI
 from rl_lightning.rollout.schedule import RunConfig
 
 every = pytest.mark.parametrize("case", PLANNING, ids=lambda case: case.name)
@@ -66,3 +73,19 @@ def test_each_env_starts_from_its_own_last_plan(case):
     assert torch.equal(before[1:], after[1:]), "one env's plan reached another"
     again, _ = run.model.act(obs, carry, None)
     assert torch.equal(before, again), "the same question has the same answer"
+
+
+def test_control_through_an_ensemble_resumes_with_the_same_episodes(tmp_path):
+    """Nothing is trained there: what must not differ are its evaluations, which plan along a learned model."""
+    parts = {
+        "dynamics": dynamics_product(FOLDER / "resumed-dynamics"),
+        "policy": policy_product(FOLDER / "resumed-policy"),
+    }
+    model = partial(EnsembleMPC, planner=MPPI(**SMALL), termination=NeverEnds(), **parts)
+    case = Case("ensemble-mpc", offline, model, (), 0, None)
+    run = RunConfig(updates=48, eval_every=16, eval_episodes=2, save_minutes=None)
+    for folder, stops in (("straight", (48,)), ("parts", (16, 32, 48))):
+        for until in stops:
+            harness.fit(case, run, 5, tmp_path / folder, log_every=16, until=until, resume=until > stops[0])
+    assert_same(state(tmp_path / "straight"), state(tmp_path / "parts"))
+    assert len((tmp_path / "parts" / "eval.jsonl").read_text().splitlines()) >= 6

@@ -26,6 +26,26 @@ def test_what_is_learned_well_enough_teaches_nothing():
     assert not logits.grad[..., 0].any() and logits.grad[..., 1].any()
 
 
+def test_what_changed_may_count_more_and_is_drawn_although_unsure():
+    frame, before = torch.tensor([[[[1, 0]]]]), torch.tensor([[[[0, 0]]]])
+    weight = frames.change_weights(frame, before, 5.0)
+    assert weight.tolist() == [[[[5.0, 1.0]]]] and frames.change_weights(frame, before, 1.0) is None
+    logits = torch.zeros(1, 2, 1, 1, 2)
+    assert frames.clipped_frame_loss(logits, frame, 0.0, weight).item() == pytest.approx(np.log(2) * 6 / 2)
+    # Seen at one place of three: the likeliest class everywhere is the background, unless changes count more.
+    seen = torch.eye(3, dtype=torch.int64).view(3, 1, 1, 3)
+    for counts, drawn in ((1.0, 0), (5.0, 1)):
+        logits = torch.zeros(1, 2, 1, 1, 3, requires_grad=True)
+        optimizer = torch.optim.Adam([logits], 0.1)
+        for _ in range(100):
+            optimizer.zero_grad()
+            rows = logits.expand(3, -1, -1, -1, -1)
+            weight = frames.change_weights(seen, torch.zeros_like(seen), counts)
+            frames.clipped_frame_loss(rows, seen, 0.0, weight).backward()
+            optimizer.step()
+        assert (logits.argmax(1) == drawn).all()
+
+
 def test_noise_blots_out_a_share_with_the_background():
     draw = torch.Generator().manual_seed(0)
     stack = torch.full((4, 2, 50, 50), 7, dtype=torch.uint8)
