@@ -1,6 +1,7 @@
-"""Writes the table and the curves of docs/results.md from finished runs.
+"""Writes the table and the curves of docs/results.md, or of a system's own page, from finished runs.
 
     python docs/make_results.py --logs lightning_logs ppo/cartpole dqn/cartpole ...
+    python docs/make_results.py --picture dreamer-curves.png dreamer_v1/cartpole-balance dreamer_v3/pendulum ...
 
 A config's runs are called <config with - for />-s<seed>. Each is tested first (`rl test`, best checkpoint, 20 fresh
 seeds); the random policy and the best constant action play the same env.
@@ -44,6 +45,13 @@ BARS = {
     "sac/hopper": "1000, 0.5 m/s",
     "sac/halfcheetah": "2000",
     "sac/cartpole": "400",
+    "dreamer_v1/cartpole-balance": "600",
+    "dreamer_v3/cartpole-balance": "700",
+    "dreamer_v3/pendulum": "-400",
+    "dreamer_v3/recall-pixels": "above random",
+    "planet/cartpole-balance": "600",
+    "tdmpc2/cartpole-balance": "900",
+    "tdmpc2/cartpole-swingup": "500",
 }
 
 
@@ -129,8 +137,11 @@ def row(config: str, logs: Path, axes: Any) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--logs", type=Path, default=Path("lightning_logs"))
+    parser.add_argument("--picture", default="curves.png", help="its name, beside this file")
     parser.add_argument("configs", nargs="+")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -148,7 +159,7 @@ def main() -> None:
     for axes in list(grid.flat)[len(given.configs) :]:
         axes.set_visible(False)
     figure.tight_layout()
-    figure.savefig(HERE / "curves.png", dpi=110)
+    figure.savefig(HERE / given.picture, dpi=110)
     sys.stdout.write("\n".join(lines) + "\n")
 
 
