@@ -13,16 +13,21 @@ from numpy.typing import NDArray
 class Recall(gymnasium.Env[Any, Any]):
     """The cue is seen at the first step only; the action at the last step must name it.
 
-    Right is worth 1 and wrong -1 / (cues - 1), so that any policy without memory earns 0 on average.
+    Right is worth 1 and wrong -1 / (cues - 1), so that any policy without memory earns 0 on average. With `go` one of two
+    cues means go: action 1 is then worth 1, after the other cue -1, and action 0 is worth nothing.
 
     Args:
         cues: number of different cues.
         delay: blank steps between the cue and the question.
         size: height and width of a picture that shows it (a bright column per cue, grey for the question); null: a row.
+        go: go or stay, instead of naming the cue; what follows from a cue then shows in the mean reward, too, by which a
+            model of the world finds out sooner that it must remember.
     """
 
-    def __init__(self, cues: int = 2, delay: int = 4, size: int | None = None) -> None:
-        self.cues, self.delay, self.size = cues, delay, size
+    def __init__(self, cues: int = 2, delay: int = 4, size: int | None = None, go: bool = False) -> None:
+        if go and cues != 2:
+            raise ValueError(f"go is for two cues, not {cues}")
+        self.cues, self.delay, self.size, self.go = cues, delay, size, go
         self.observation_space = (
             spaces.Box(0, 255, (size, size, 1), np.uint8)
             if size
@@ -61,5 +66,7 @@ class Recall(gymnasium.Env[Any, Any]):
         reward = 0.0
         if asked:
             reward = 1.0 if int(action) == self.cue else -1.0 / (self.cues - 1)
+            if self.go:
+                reward = float(int(action) * (2 * self.cue - 1))
         self.t += 1
         return self._obs(), reward, asked, False, {}
