@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
+from rl_lightning.errors import ConfigError
 
 
 def test_catch_is_won_by_following_the_ball():
@@ -24,6 +25,20 @@ def test_catch_is_won_by_following_the_ball():
 def test_catch_scales_up_to_the_atari_size():
     spec = probe_spec(EnvConfig("rl/Catch-v0", {"size": 84}))
     assert spec.obs_shape == (1, 84, 84) and spec.is_pixels
+
+
+def test_go_pays_by_what_was_seen_first_and_nothing_without_memory():
+    env = make_env(EnvConfig("rl/Recall-v0", {"delay": 2, "go": True}))
+    paid = {}
+    for episode in range(200):
+        obs, _ = env.reset(seed=episode)
+        cue, ended, action = int(obs[:2].argmax()), False, episode % 2
+        while not ended:
+            obs, reward, ended, *_ = env.step(action)
+        paid.setdefault((cue, action), set()).add(float(reward))
+    assert paid == {(0, 0): {0.0}, (1, 0): {0.0}, (0, 1): {-1.0}, (1, 1): {1.0}}
+    with pytest.raises(ConfigError, match="two cues"):
+        make_env(EnvConfig("rl/Recall-v0", {"cues": 3, "go": True}))
 
 
 @pytest.mark.parametrize("cues", [2, 3])
