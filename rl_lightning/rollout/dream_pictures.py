@@ -74,8 +74,26 @@ def _rgb(image: Tensor) -> np.ndarray:
     return np.repeat(array, 3, 2) if array.shape[2] == 1 else array[..., -3:]
 
 
+def inside_episodes(found: Foresight) -> Foresight:
+    """Windows whose episode lasts longest come first, and all are cut where the longest ends.
+
+    What a dream shows when another episode has begun says nothing: nobody can foresee how that one begins.
+    """
+    steps = found.same_episode.sum(1)
+    if not steps.any():
+        return found
+    order, longest = steps.argsort(descending=True, stable=True), int(steps.max())
+    whole, ahead = found.context + longest, longest
+    return found._replace(
+        true=found.true[order, :whole], reconstructed=found.reconstructed[order, :whole],
+        dreamed=found.dreamed[order, :ahead], reward=found.reward[order, :ahead],
+        dreamed_reward=found.dreamed_reward[order, :ahead], same_episode=found.same_episode[order, :ahead],
+    )  # fmt: skip
+
+
 def show(found: Foresight, folder: Path) -> list[Path]:
     """Writes the picture, and of pixels the video; returns what was written."""
+    found = inside_episodes(found)
     written = [picture(found, folder / "dream.png")]
     if found.true.dim() == 5:
         written.append(write_video(video_frames(found), folder / "videos" / "open-loop.mp4", fps=5))

@@ -7,7 +7,7 @@ from contracts.dream_cases import CONV, world
 
 from rl_lightning.models.open_loop import Foresight, foresee, open_loop_report, reward_calibration
 from rl_lightning.models.rssm import LatentState
-from rl_lightning.rollout.dream_pictures import show, video_frames
+from rl_lightning.rollout.dream_pictures import inside_episodes, show, video_frames
 from rl_lightning.types import EnvSpec, Sequences
 
 SPEC = EnvSpec("fake", (2,), action_kind="discrete", action_sizes=(3,))
@@ -78,3 +78,18 @@ def test_pictures_and_the_video_are_written(tmp_path):
     assert (frames[0][:8, :8, 0] == batch(shape=(1, 8, 8)).obs[0, 0, 0].numpy()).all()
     assert [path.name for path in show(found, tmp_path)] == ["dream.png", "open-loop.mp4"]
     assert (tmp_path / "videos/open-loop.mp4").stat().st_size > 0
+
+
+def test_pictures_stay_inside_the_episode_that_was_seen():
+    found = perfect()
+    same = found.same_episode.clone()
+    same[0], same[1, 4:], same[2, 7:], same[3, 4:] = False, False, False, False
+    shown = inside_episodes(found._replace(same_episode=same))
+    assert torch.equal(shown.true, found.true[[2, 1, 3, 0], :10])
+    assert torch.equal(shown.dreamed, found.dreamed[[2, 1, 3, 0], :7]) and shown.dreamed_reward.shape == (
+        4,
+        7,
+    )
+    assert inside_episodes(found).true.shape == found.true.shape
+    nowhere = found._replace(same_episode=torch.zeros_like(same))
+    assert inside_episodes(nowhere) is nowhere
