@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 class Recall(gymnasium.Env[Any, Any]):
     """The cue is seen at the first step only; the action at the last step must name it.
 
-    Right is worth 1 and wrong -1 / (cues - 1), so that any policy without memory earns 0 on average. With `go` one of two
-    cues means go: action 1 is then worth 1, after the other cue -1, and action 0 is worth nothing.
+    Right is worth 1 and wrong -1 / (cues - 1), so that any policy without memory earns 0 on average. With `go` the
+    second of two cues means go: action 1 is then worth 1, after the other cue -1, and action 0 is worth nothing.
 
     Args:
         cues: number of different cues.
         delay: blank steps between the cue and the question.
         size: height and width of a picture that shows it (a bright column per cue, grey for the question); null: a row.
-        go: go or stay, instead of naming the cue; what follows from a cue then shows in the mean reward, too, by which a
-            model of the world finds out sooner that it must remember.
+        go: go or stay, instead of naming the cue; a cue then changes the mean reward, too, from which a model of the
+            world finds out sooner that it must remember.
     """
 
     def __init__(self, cues: int = 2, delay: int = 4, size: int | None = None, go: bool = False) -> None:
