@@ -85,10 +85,8 @@ def learn_world(
         bits=0,
         **(sizes or {"levels": 3}),
     )
-    usual = {"optimizer": Adam(eps=1e-5), "lr": 1e-3, "decay_steps": 2 * steps}
-    model = NextFrame(
-        data.spec, network=recipe, value_weight=0.05, input_noise=0.01, **(usual | settings)
-    )  # fmt: skip
+    usual = {"optimizer": Adam(eps=1e-5), "lr": 1e-3, "decay_steps": 2 * steps, "input_noise": 0.01}
+    model = NextFrame(data.spec, network=recipe, value_weight=0.05, **(usual | settings))
     trainer: Any = SimpleNamespace(lightning_module=model, global_rank=0, world_size=1, datamodule=data)
     data.trainer = model.trainer = trainer
     data.setup("fit")
