@@ -96,6 +96,12 @@ def baselines(env: EnvConfig) -> tuple[float, float]:
     return random, max(mean_return(hold(action), env, None) for action in constants(spec))
 
 
+def is_tested(run: Path) -> bool:
+    """The best checkpoint as it is now; a run that was gone on with since may have another."""
+    tested, best = run / "test.json", run / "checkpoints" / "best.ckpt"
+    return tested.is_file() and tested.stat().st_mtime >= best.stat().st_mtime
+
+
 def curve(folder: Path) -> tuple[list[int], list[float]]:
     points: dict[int, list[float]] = {}
     for line in (folder / "eval.jsonl").read_text().splitlines():
@@ -110,7 +116,7 @@ def row(config: str, logs: Path, axes: Any) -> str:
     scores, lasts, extras = [], [], []
     for run in runs:
         os.environ["RL_LOGS"] = str(logs)
-        if not (run / "test.json").is_file() and rl(["test", run.name]):
+        if not is_tested(run) and rl(["test", run.name]):
             sys.exit(f"rl test {run.name} failed")
         tested = json.loads((run / "test.json").read_text())
         returns = [episode["return"] for episode in tested["episodes"]]

@@ -63,10 +63,12 @@ class Recall(gymnasium.Env[Any, Any]):
 
     def step(self, action: int) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         asked = self.t == self.delay + 1
-        reward = 0.0
-        if asked:
-            reward = 1.0 if int(action) == self.cue else -1.0 / (self.cues - 1)
-            if self.go:
-                reward = float(int(action) * (2 * self.cue - 1))
+        reward = self._worth(int(action)) if asked else 0.0
         self.t += 1
         return self._obs(), reward, asked, False, {}
+
+    def _worth(self, action: int) -> float:
+        """Of an answer."""
+        if self.go:
+            return float(action * (2 * self.cue - 1))
+        return 1.0 if action == self.cue else -1.0 / (self.cues - 1)
