@@ -90,6 +90,7 @@ def learn_world(
     trainer: Any = SimpleNamespace(lightning_module=model, global_rank=0, world_size=1, datamodule=data)
     data.trainer = model.trainer = trainer
     data.setup("fit")
+    model.on_fit_start()
     optimizer = model.configure_optimizers()
     model.raw_optimizers = lambda: [optimizer]  # type: ignore[method-assign]
     updates = steps // length

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from rl_lightning import interrupt
+from rl_lightning import interrupt, ranks
 from rl_lightning.algorithms.module import Metrics, RLModule
 from rl_lightning.algorithms.step import set_lr, step
 from rl_lightning.errors import ConfigError
@@ -97,9 +97,12 @@ class NextFrame(RLModule):
         self.register_buffer("class_weight", torch.ones(CLASSES))
 
     def on_fit_start(self) -> None:
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        if self.world.seen is not None:
+            seen = ranks.gather(data.colors_seen(self.world.colors).to(self.device))
+            self.world.seen.copy_(torch.stack(seen).any(0))
         if self.reward_loss == "cbf":
-            counts = self.trainer.datamodule.reward_counts()  # type: ignore[attr-defined]
-            self.class_weight.copy_(class_balanced_weights(counts))
+            self.class_weight.copy_(class_balanced_weights(data.reward_counts()))
 
     def update(self, window: FrameWindow) -> Metrics:
         """One gradient step at each of the window's positions."""
@@ -131,10 +134,9 @@ class NextFrame(RLModule):
         metrics["train/gradient_steps"] = torch.tensor(float(length))
         return metrics
 
-    @staticmethod
-    def _shown(logits: Tensor, target: Tensor, truth: float) -> Tensor:
+    def _shown(self, logits: Tensor, target: Tensor, truth: float) -> Tensor:
         """What the world sees of the step it foretold: the true frame, or its own."""
-        guess = logits.argmax(1).to(torch.uint8)
+        guess = self.world.shown(logits)
         given = torch.rand(len(guess), 1, 1, 1, device=guess.device) < truth
         return torch.where(given, target, guess)
 
@@ -146,7 +148,8 @@ class NextFrame(RLModule):
     def _losses(self, found: Features, logits: Tensor, window: FrameWindow, t: int) -> tuple[Tensor, Metrics]:
         before = window.frame[:, t - 1] if t else window.stack[:, -window.frame.shape[2] :]
         weight = change_weights(window.frame[:, t], before, self.changed_weight)
-        frame = clipped_frame_loss(logits, window.frame[:, t], self.target_clip, weight)
+        target = self.world.classes(window.frame[:, t])
+        frame = clipped_frame_loss(logits, target, self.target_clip, weight)
         known = window.known[:, t].float()
         value = ((found.value - window.value[:, t]).square() * known).sum() / known.sum().clamp(min=1.0)
         latent = found.latent_loss / window.action.shape[1]

@@ -28,6 +28,7 @@ COLUMNS = {
 }
 TAIL = 0.05  # a sum of rewards counts as known once what lies past a cut weighs less than this
 GROWTH = 1.25
+CHUNK = 256  # frames that are counted together
 
 Array = NDArray[Any]
 
@@ -220,6 +221,19 @@ class FrameLog:
         earlier = paid[before] & (before != rows)
         later = paid[after.clamp(min=0)] & (after >= 0)
         return earlier, later
+
+    def colors_seen(self, colors: int) -> Tensor:
+        """Which of a palette's colours any frame holds.  [K] bool"""
+        seen = np.zeros(256, np.bool_)
+        for start in range(
+            0, self.count, CHUNK
+        ):  # an index is eight times as large as the pixel it is made of
+            seen[self.column("frame")[start : start + CHUNK]] = True
+        if seen[colors:].any():
+            raise DataError(
+                f"frames of {self.spec.env_id} hold colour {int(seen.nonzero()[0][-1])}; network.colors is {colors}"
+            )
+        return torch.from_numpy(seen[:colors])
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Puts new rows into the store; what is returned names all segments."""

@@ -208,6 +208,10 @@ class RecordedFrames(RLData):
         label = reward_label(self.log.tensor("reward")[self.steps(held=False)])
         return torch.bincount(label, minlength=CLASSES)
 
+    def colors_seen(self, colors: int) -> Tensor:
+        """Which of the palette's colours any frame holds, held out or not.  [K] bool"""
+        return self.log.colors_seen(colors)
+
     def collect_metrics(self) -> dict[str, float]:
         return super().collect_metrics() | {"collect/buffer_rows": float(len(self.log))}
 

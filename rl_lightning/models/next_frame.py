@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.frames import standardize
+from rl_lightning.functional.frames import UNSEEN, standardize
 from rl_lightning.functional.palette import ATARI_COLORS
 from rl_lightning.models.provided import Provided
 from rl_lightning.networks.frame_parts import Doubling
@@ -44,6 +45,8 @@ class FrameWorld(nn.Module):
     """A next-frame network with its inputs and its heads. All sizes are arguments; see `NextFramePredictor`.
 
     `certain` is how far training has come on the latent's schedule: below a half, imagination goes without bits.
+    `seen` are the colours of a palette that a pixel can be foretold to have: a game shows a dozen of Atari's 128, and
+    telling all of them apart would be half of the work on small frames.
 
     Args:
         env_id: The game.
@@ -59,6 +62,7 @@ class FrameWorld(nn.Module):
     """
 
     certain: Tensor
+    seen: Tensor | None
 
     def __init__(
         self, env_id: str, frame_shape: tuple[int, int, int], frames: int, actions: int, colors: int,
@@ -88,6 +92,7 @@ class FrameWorld(nn.Module):
         self.end = EndNet(wide) if ends else None
         self.remember = nn.Conv2d(state_size + wide, 2 * state_size, 3, 1, 1) if state_size else None
         self.register_buffer("certain", torch.zeros(()))
+        self.register_buffer("seen", torch.ones(colors, dtype=torch.bool) if colors else None)
 
     def for_imagining(self, half: bool = False) -> FrameWorld:
         """Frozen, with weights as convolutions read them fastest, and with `half` in bfloat16. In training they stay as
@@ -145,14 +150,31 @@ class FrameWorld(nn.Module):
         gate, new = self.remember(torch.cat([old.to(found.fin.dtype), found.fin], 1)).chunk(2, 1)
         return torch.lerp(old, new.tanh().to(old.dtype), gate.sigmoid().to(old.dtype))
 
-    def frame_logits(self, found: Features) -> Tensor:  # -> [B, K, C, H, W]
+    def frame_logits(self, found: Features) -> Tensor:
+        """Of the colours that were seen, in their order.  -> [B, K, C, H, W]"""
         channels, height, width = self.frame_shape
-        logits = self.logits(found.fin)
+        weight, bias = self.logits.weight, self.logits.bias
+        assert bias is not None
+        if self.seen is not None:  # rows of one colour lie together: [colors * C, W, 1, 1]
+            weight = weight.unflatten(0, (-1, channels))[self.seen].flatten(0, 1)
+            bias = bias.view(-1, channels)[self.seen].flatten()
+        logits = F.conv2d(found.fin, weight, bias)
         return logits.view(len(logits), -1, channels, height, width) if channels > 1 else logits[:, :, None]
 
+    def classes(self, frame: Tensor) -> Tensor:
+        """Which of the seen colours each pixel has; `UNSEEN` where it has none of them."""
+        if self.seen is None:
+            return frame.long()
+        return torch.where(self.seen, self.seen.cumsum(0) - 1, UNSEEN)[frame.long()]
+
+    def shown(self, logits: Tensor) -> Tensor:
+        """The frame of the likeliest colour of each pixel.  [B, K, C, H, W] -> [B, C, H, W] uint8"""
+        best = logits.argmax(1)
+        return (best if self.seen is None else self.seen.nonzero()[:, 0][best]).to(torch.uint8)
+
     def likeliest(self, found: Features) -> Tensor:
-        """The frame of the likeliest class of each pixel.  -> [B, C, H, W] uint8"""
-        return self.frame_logits(found).argmax(1).to(torch.uint8)
+        """The same, from features."""
+        return self.shown(self.frame_logits(found))
 
     def push(self, stack: Tensor, frame: Tensor) -> Tensor:
         """The stack one frame later."""

@@ -12,10 +12,11 @@ from rl_lightning.algorithms import NextFrame, RewardHead
 from rl_lightning.buffers.sampling import ClassBalancedSampler
 from rl_lightning.cli import main
 from rl_lightning.data import FrameWindows, RewardSteps, SimulatedData
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.make import EnvConfig, probe_spec
 from rl_lightning.envs.transforms import Indexed, Stack
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.experiments.runs import Run
+from rl_lightning.functional.frames import UNSEEN
 from rl_lightning.functional.schedules import Linear
 from rl_lightning.models.frame_checks import reward_scores
 from rl_lightning.models.provided import load_provided
@@ -94,6 +95,38 @@ def test_changes_are_weighed_against_the_true_frame_before(frames):
             assert extra > 0 and float(more - light) == pytest.approx(2.0 * float(extra), rel=1e-4)
     with pytest.raises(ConfigError, match="a weight above 0"):
         fit(case(frames, changed_weight=0.0), RunConfig(updates=1))
+
+
+def test_only_colours_that_frames_hold_are_foretold(frames):
+    """Catch has three colours. Of a palette of nine the other six are neither told apart nor drawn."""
+    few, many = (
+        fit(case(frames, network={"colors": colors, "levels": 1}), RunConfig(updates=10)) for colors in (3, 9)
+    )
+    world = many.model.world
+    assert world.seen.tolist() == [True] * 3 + [False] * 6 and bool(few.model.world.seen.all())
+    window = many.data.holdout_windows(16, 1)
+    assert window is not None
+    with torch.no_grad():
+        found = world.features(window.stack, window.action[:, 0])
+        logits, all_logits = world.frame_logits(found), world.logits(found.fin)
+    assert logits.shape == (16, 3, 1, 5, 5)
+    assert torch.allclose(logits[:, :, 0], all_logits[:, :3], atol=1e-5)
+    assert torch.equal(world.likeliest(found), all_logits[:, :3].argmax(1, keepdim=True).to(torch.uint8))
+    (optimizer,) = many.trainer.optimizers
+    moved = optimizer.state[world.logits.weight]["exp_avg_sq"].flatten(1).sum(1)
+    assert bool((moved[:3] > 0).all()) and not moved[3:].any(), "no update moves the others"
+
+
+def test_seen_colours_need_not_lie_side_by_side():
+    world = RECIPE(colors=6).build(probe_spec(SMALL))
+    world.seen.copy_(torch.tensor([0, 1, 0, 1, 1, 0], dtype=torch.bool))
+    world.logits.weight.data.zero_()
+    world.logits.bias.data.copy_(torch.tensor([9.0, 1.0, 8.0, 3.0, 2.0, 7.0]))
+    stack = torch.zeros(2, 2, 5, 5, dtype=torch.uint8)
+    found = world.features(stack, torch.zeros(2, dtype=torch.long))
+    assert world.frame_logits(found)[0, :, 0, 0, 0].tolist() == [1.0, 3.0, 2.0]
+    assert (world.likeliest(found) == 3).all(), "the likeliest of the seen ones, by its own number"
+    assert world.classes(torch.tensor([[1, 3], [4, 0]])).tolist() == [[0, 1], [2, UNSEEN]]
 
 
 def test_a_window_too_long_is_told_with_what_there_is(frames):

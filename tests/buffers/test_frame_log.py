@@ -156,6 +156,16 @@ def test_saved_in_segments_and_found_again(tmp_path):
         other.load(state, SegmentStore(tmp_path))
 
 
+def test_colours_that_frames_hold():
+    player = Player([4, 3])  # two envs, whose frames count from 0 and from 100
+    log = FrameLog(spec())
+    log.add(player.play(5))
+    held = set(log.column("frame").ravel().tolist())
+    assert {0, 100} < held and set(log.colors_seen(256).nonzero()[:, 0].tolist()) == held
+    with pytest.raises(DataError, match=f"hold colour {max(held)}; network.colors is 50"):
+        log.colors_seen(50)
+
+
 def test_a_hundred_thousand_steps_fit_a_gigabyte():
     atari = EnvSpec("ALE/Freeway-v5", (4, 105, 80), "uint8", "discrete", (), (3,), frames=4)
     assert FrameLog(atari, 102_400).nbytes() < 1e9  # zeros that are never touched cost no memory here
