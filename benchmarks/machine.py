@@ -30,10 +30,10 @@ def load() -> float:
     return os.getloadavg()[0]
 
 
-def describe() -> list[str]:
+def describe(threads: int) -> list[str]:
     names = ("torch", "lightning", "gymnasium", "mujoco", "numpy")
     return [
         f"CPU: {cpu_model()}, {os.cpu_count()} cores, {cpu_flags()}",
         f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in names),
-        "Threads: 1 in every process",
+        f"Threads: {threads} in every process",
     ]

@@ -108,7 +108,7 @@ class Stopwatch(Callback):
 
 
 def quiet() -> None:
-    torch.set_num_threads(1)
+    torch.set_num_threads(settings.threads())
     warnings.filterwarnings("ignore")
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -9,8 +9,9 @@ against stable-baselines3, and sheeprl where it installs; Lightning's share of P
 random policy on CartPole, Hopper and Atari (wrappers, and ALE's native vector env).
 
 Each library has a venv of its own below $RL_BENCH_DIR (default: rl_lightning-bench in the user's cache) and every
-figure a process of its own with one thread. Contenders take turns, and the median of three counts. Let nothing else
-run meanwhile: the load average is printed with the table, and above about 1 the figures are rough.
+figure a process of its own, with one thread or as many as `--threads` says. Contenders take turns, and the median of
+three counts. Let nothing else run meanwhile: the load average is printed with the table, and above about 1 (or the
+number of threads) the figures are rough.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 
 import machine
 import peers
+import settings
 from report import Row, table, write
 
 HERE = Path(__file__).resolve().parent
@@ -38,7 +40,8 @@ Contender = tuple[str, list[str]]  # name and command
 
 def play(command: list[str]) -> dict[str, Any] | None:
     """The figures that a worker prints as its last line; None where it failed."""
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    threads = dict.fromkeys(names, str(settings.threads()))
     try:
         found = subprocess.run(
             command, env=os.environ | threads, cwd=HERE, capture_output=True, text=True, timeout=TIMEOUT
@@ -186,7 +189,11 @@ def main() -> None:
         "--only", choices=list(groups), action="append", help="run this group; may be repeated"
     )
     parser.add_argument("--quick", action="store_true", help="fewer steps and one round: does it run?")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of every process; docs are written with 1 only"
+    )
     options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)
     size, rounds = ("quick", 1) if options.quick else ("full", ROUNDS)
     rows: list[Row] = []
     for name, measure in groups.items():
@@ -194,9 +201,9 @@ def main() -> None:
             print(name, file=sys.stderr)
             rows += measure(size, rounds)
     extra = notes(options.quick)
-    print("\n".join([table(rows), "", *machine.describe(), *extra]))
-    if options.only is None and not options.quick:
-        write(rows, machine.describe(), extra)
+    print("\n".join([table(rows), "", *machine.describe(options.threads), *extra]))
+    if options.only is None and not options.quick and options.threads == 1:
+        write(rows, machine.describe(options.threads), extra)
     sys.exit(1 if any(row.holds is False for row in rows) and not options.quick else 0)
 
 

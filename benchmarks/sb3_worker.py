@@ -73,7 +73,7 @@ def build(rule: str):
 
 def main() -> None:
     rule, total_warm = sys.argv[1], settings.steps(sys.argv[1], sys.argv[2] == "quick")
-    torch.set_num_threads(1)
+    torch.set_num_threads(settings.threads())
     watch = Stopwatch(total_warm[1])
     model = build(rule).learn(total_warm[0], callback=watch)
     assert watch.begin is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 PPO: dict[str, Any] = {
@@ -41,6 +42,11 @@ SAC: dict[str, Any] = {
 # (env steps in all, env steps that only warm up), and the same for --quick
 STEPS = {"ppo": (81_920, 16_384), "dqn": (16_000, 4_000), "sac": (2_500, 700)}
 QUICK = {"ppo": (24_576, 8_192), "dqn": (4_000, 2_000), "sac": (1_000, 700)}
+
+
+def threads() -> int:
+    """Of every contender; `run.py --threads` sets it."""
+    return int(os.environ.get("OMP_NUM_THREADS", "1"))
 
 
 def steps(rule: str, quick: bool) -> tuple[int, int]:

@@ -29,7 +29,7 @@ COMMON = [
     "algo.run_test=False",
     "fabric.accelerator=cpu",
     "fabric.devices=1",
-    "num_threads=1",
+    f"num_threads={settings.threads()}",
 ]
 
 
