@@ -147,7 +147,6 @@ class FrameWindow(NamedTuple):
     )
     past_action: Tensor  # [B, K]
     past_valid: Tensor  # [B, K] bool, False before the episode's start
-    row: Tensor  # [B] where the window begins in its log
 
 
 class ImaginedStep(NamedTuple):

@@ -129,7 +129,7 @@ class NextFrame(RLModule):
                 stack = world.push(stack, self._blot(self._shown(logits.detach(), target, truth)))
                 seen, state = _detached(found), None if state is None else state.detach()
         self.gradient_steps += length
-        metrics = {key: torch.stack([entry[key] for entry in history]).mean(0) for key in history[0]}
+        metrics = {key: torch.stack([entry[key] for entry in history]).mean() for key in history[0]}
         metrics["train/true_frames"] = torch.tensor(truth)
         metrics["train/gradient_steps"] = torch.tensor(float(length))
         return metrics
@@ -149,8 +149,7 @@ class NextFrame(RLModule):
         before = window.frame[:, t - 1] if t else window.stack[:, -window.frame.shape[2] :]
         weight = change_weights(window.frame[:, t], before, self.changed_weight)
         target = self.world.classes(window.frame[:, t])
-        errors = clipped_frame_loss(logits, target, self.target_clip, weight)
-        frame = errors.mean()
+        frame = clipped_frame_loss(logits, target, self.target_clip, weight)
         known = window.known[:, t].float()
         value = ((found.value - window.value[:, t]).square() * known).sum() / known.sum().clamp(min=1.0)
         latent = found.latent_loss / window.action.shape[1]
@@ -159,7 +158,6 @@ class NextFrame(RLModule):
             "train/frame_loss": frame.detach(),
             "train/value_loss": value.detach(),
             "train/latent_loss": latent.detach(),
-            "priority": errors.detach(),
         }
         if self.world.reward is not None:
             told = self.world.reward(found.mid, found.fin)

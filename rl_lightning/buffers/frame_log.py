@@ -211,7 +211,6 @@ class FrameLog:
             past_stack=self.stack(back.flatten()).unflatten(0, (len(rows), past)),
             past_action=self.tensor("action")[back].long(),
             past_valid=torch.stack(valid[::-1], 1) if past else empty.bool(),
-            row=rows,
         )
 
     def neighbours(self) -> tuple[Tensor, Tensor]:

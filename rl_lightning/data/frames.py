@@ -10,7 +10,6 @@ from torch import Tensor
 
 from rl_lightning.buffers.frame_files import check_spec, load_frames, read_about
 from rl_lightning.buffers.frame_log import FrameLog
-from rl_lightning.buffers.hard_rows import HardRows
 from rl_lightning.buffers.sampling import GroupDraw, MBARCSampler, RewardSampler
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.envs import EnvData
@@ -241,7 +240,6 @@ class FrameWindows(RecordedFrames):
         batch_size: Windows of one update.
         updates_per_block: Updates made of one gather.
         holdout: Share of every collection, at its end, that no update sees.
-        priority: How strongly windows that were foretold badly are drawn more often; 0: all alike.
     """
 
     def __init__(
@@ -252,15 +250,11 @@ class FrameWindows(RecordedFrames):
         batch_size: int = 4,
         updates_per_block: int = 1,
         holdout: float = 0.05,
-        priority: float = 0.0,
     ) -> None:
         super().__init__(env, frames, batch_size, updates_per_block, holdout)
         if length < 1:
             raise ConfigError(f"data.length is {length}; a window has at least one step")
-        if priority < 0.0:
-            raise ConfigError(f"data.priority is {priority}; it must not be negative")
-        self.length, self.priority = length, priority
-        self.hard: HardRows | None = None
+        self.length = length
 
     def prepare(self) -> None:
         starts = self.log.starts(self.length)
@@ -270,8 +264,6 @@ class FrameWindows(RecordedFrames):
                 f"{self.product}: every window of {self.length} steps touches held-out frames; lower data.holdout"
             )
         self.begin = own
-        if self.priority:
-            self.hard = HardRows(own, len(self.log), self.priority)
 
     def _last(self, rows: Tensor) -> Tensor:
         """The last row of each window."""
@@ -281,22 +273,7 @@ class FrameWindows(RecordedFrames):
         return rows
 
     def rows(self, count: int) -> Tensor:
-        assert self.draw is not None
-        if self.hard is not None:
-            return self.hard.sample(count, self.draw)
         return self.begin[torch.randint(len(self.begin), (count,), generator=self.draw)]
-
-    def feedback(self, block: Block, priorities: Tensor) -> None:
-        if self.hard is not None:
-            self.hard.judge(block.batch.row.flatten(), priorities.flatten())
-
-    def save(self, store: SegmentStore) -> dict[str, Any]:
-        return super().save(store) | ({"hard": self.hard.state()} if self.hard else {})
-
-    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
-        super().load(state, store)
-        if self.hard is not None and "hard" in state:
-            self.hard.load(state["hard"])
 
 
 class RewardSteps(RecordedFrames):

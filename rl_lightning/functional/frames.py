@@ -12,14 +12,11 @@ UNSEEN = -100  # class of a pixel that nothing is learned from
 
 
 def clipped_frame_loss(logits: Tensor, frame: Tensor, clip: float, weight: Tensor | None = None) -> Tensor:
-    """Cross-entropy per pixel; what is already below `clip` teaches nothing more. The mean of each frame.
-
-    [B, K, C, H, W], [B, C, H, W] -> [B]
-    """
+    """Cross-entropy per pixel; what is already below `clip` teaches nothing more.  [B, K, C, H, W], [B, C, H, W]"""
     assert logits.shape[2:] == frame.shape[1:], (logits.shape, frame.shape)
     error = F.cross_entropy(logits, frame.long(), reduction="none", ignore_index=UNSEEN).clamp(min=clip)
     error = error - clip
-    return (error if weight is None else error * weight).flatten(1).mean(1)
+    return error.mean() if weight is None else (error * weight).mean()
 
 
 def change_weights(frame: Tensor, before: Tensor, weight: float) -> Tensor | None:

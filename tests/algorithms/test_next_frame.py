@@ -22,7 +22,6 @@ from rl_lightning.models.frame_checks import reward_scores
 from rl_lightning.models.provided import load_provided
 from rl_lightning.networks import Adam
 from rl_lightning.rollout.schedule import RunConfig
-from rl_lightning.types import Block
 from tests.contracts.cases import Case
 
 GOOD = {"dropout": 0.0, "middle_dropout": 0.0, "bits": 0, "width": 16, "embedding": 6}
@@ -116,24 +115,6 @@ def test_only_colours_that_frames_hold_are_foretold(frames):
     (optimizer,) = many.trainer.optimizers
     moved = optimizer.state[world.logits.weight]["exp_avg_sq"].flatten(1).sum(1)
     assert bool((moved[:3] > 0).all()) and not moved[3:].any(), "no update moves the others"
-
-
-def test_windows_that_were_foretold_badly_are_drawn_more_often(frames):
-    done = fit(case(frames).but(data={"priority": 1.0, "length": 1}), RunConfig(updates=10))
-    data, own = done.data, done.data.begin
-    leaves = data.hard.state()["leaves"][own]
-    judged = leaves != 1.0
-    assert 0.5 < float(judged.sum()) / (10 * 32) <= 1.0, (
-        "ten updates told of their windows, few of them twice"
-    )
-    assert (leaves > 0).all() and leaves[judged].unique().numel() > 50
-    wrong = torch.where(torch.arange(len(own)) % 4 == 0, 5.0, 1.0)
-    data.hard.mean = 2.0
-    data.feedback(Block(data.gather(own, 1), 1), wrong)
-    drawn = torch.bincount(data.rows(20_000), minlength=len(data.log))[own].float()
-    assert float(drawn[wrong > 1].mean() / drawn[wrong == 1].mean()) == pytest.approx(5.0, rel=0.1)
-    with pytest.raises(ConfigError, match="must not be negative"):
-        case(frames).but(data={"priority": -1.0}).data()
 
 
 def test_seen_colours_need_not_lie_side_by_side():

@@ -93,7 +93,7 @@ WORLDS = [
     ),
     Case(
         "next-frame-remembers",
-        partial(FrameWindows, **given, length=3, batch_size=4, updates_per_block=4, priority=1.0),
+        partial(FrameWindows, **given, length=3, batch_size=4, updates_per_block=4),
         partial(NextFrame, network=RECIPE(reward_head="mean", state_size=2), decay_steps=4, checked=16),
         (("world.",),),
         104,
