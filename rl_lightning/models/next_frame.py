@@ -94,6 +94,11 @@ class FrameWorld(nn.Module):
         self.register_buffer("certain", torch.zeros(()))
         self.register_buffer("seen", torch.ones(colors, dtype=torch.bool) if colors else None)
 
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        if self.seen is not None:  # weights of before it was noted which colours were seen
+            state_dict.setdefault(prefix + "seen", self.seen)
+        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
+
     def for_imagining(self, half: bool = False) -> FrameWorld:
         """Frozen, with weights as convolutions read them fastest, and with `half` in bfloat16. In training they stay as
         they are, because Adafactor goes over the last two axes of each."""

@@ -127,6 +127,10 @@ def test_seen_colours_need_not_lie_side_by_side():
     assert world.frame_logits(found)[0, :, 0, 0, 0].tolist() == [1.0, 3.0, 2.0]
     assert (world.likeliest(found) == 3).all(), "the likeliest of the seen ones, by its own number"
     assert world.classes(torch.tensor([[1, 3], [4, 0]])).tolist() == [[0, 1], [2, UNSEEN]]
+    older = {name: value for name, value in world.state_dict().items() if name != "seen"}
+    fresh = RECIPE(colors=6).build(probe_spec(SMALL))
+    fresh.load_state_dict(older)
+    assert bool(fresh.seen.all()), "weights of before it was noted are taken as they are"
 
 
 def test_a_window_too_long_is_told_with_what_there_is(frames):
