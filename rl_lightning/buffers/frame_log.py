@@ -28,7 +28,7 @@ COLUMNS = {
 }
 TAIL = 0.05  # a sum of rewards counts as known once what lies past a cut weighs less than this
 GROWTH = 1.25
-CHUNK = 256  # frames that are counted together
+CHUNK = 256  # frames looked at together: an index is eight times as large as the pixel it is made of
 
 Array = NDArray[Any]
 
@@ -225,9 +225,7 @@ class FrameLog:
     def colors_seen(self, colors: int) -> Tensor:
         """Which of a palette's colours any frame holds.  [K] bool"""
         seen = np.zeros(256, np.bool_)
-        for start in range(
-            0, self.count, CHUNK
-        ):  # an index is eight times as large as the pixel it is made of
+        for start in range(0, self.count, CHUNK):
             seen[self.column("frame")[start : start + CHUNK]] = True
         if seen[colors:].any():
             raise DataError(
