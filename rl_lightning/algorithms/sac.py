@@ -15,6 +15,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.policy import squashed_sample, standard_noise
 from rl_lightning.functional.schedules import Schedule
 from rl_lightning.functional.value import polyak_, td_target
+from rl_lightning.models import sac_gradients as written_out
 from rl_lightning.models.policy import SquashedGaussianPolicy
 from rl_lightning.models.provided import Provided, load_provided
 from rl_lightning.networks.actors import SquashedGaussianActor
@@ -111,6 +112,12 @@ class SAC(RLModule):
         )
         self.target_entropy = float(-spec.action_dim) if target_entropy is None else target_entropy
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.plain = not pixels and written_out.can_write_out(self.actor, self.q)
+
+    def _quick(self) -> bool:
+        """Whether gradients are written out: plain networks in full precision on a CPU, and nobody watches autograd."""
+        watched = torch.is_anomaly_enabled() or torch.is_autocast_cpu_enabled()
+        return self.plain and self.log_alpha.device.type == "cpu" and not watched
 
     def setup(self, stage: str) -> None:
         if stage != "fit" or self.policy is None or self.updates > 0:
@@ -135,13 +142,13 @@ class SAC(RLModule):
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
         alpha = self.log_alpha.exp().detach()
-        critic_loss, q, error = self._critic_loss(batch, alpha)
-        step(critic_optimizer, critic_loss, self.max_grad_norm)
+        critic_loss, q, error, grads = self._critic_loss(batch, alpha)
+        step(critic_optimizer, critic_loss, self.max_grad_norm, grads)
         metrics = {
             "train/critic_loss": critic_loss,
             "train/q": q.mean(),
             "train/alpha": alpha,
-            "priority": error,
+            "priority": error.abs().mean(0),
         }
         self.updates += 1
         moves = self.actor_starts == 0 or bool(self.updates > self.actor_starts)
@@ -153,38 +160,59 @@ class SAC(RLModule):
         self._follow()
         return metrics
 
-    def _critic_loss(self, batch: Transitions, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        with torch.no_grad():
+    @torch.no_grad()
+    def _target(self, batch: Transitions, alpha: Tensor, quick: bool) -> Tensor:
+        noise = torch.randn(batch.action.shape, device=alpha.device)
+        if quick:
+            action, log_prob = written_out.policy(self.actor, batch.next_obs, noise)
+            q_next = written_out.values(self.q_slow, batch.next_obs, action)  # [E, B]
+        else:
             mean, log_std = self.actor(batch.next_obs)
-            action, log_prob = squashed_sample(mean, log_std, torch.randn_like(mean))
-            q_next = self.q_slow(self.encoder_slow(batch.next_obs), action)  # [E, B]
-            if self.critic_subset is not None:
-                q_next = q_next[torch.randperm(len(q_next), device=q_next.device)[: self.critic_subset]]
-            next_value = q_next.amin(0) - alpha * log_prob
-            target = td_target(batch.reward, next_value, batch.terminated, batch.discount)
+            action, log_prob = squashed_sample(mean, log_std, noise)
+            q_next = self.q_slow(self.encoder_slow(batch.next_obs), action)
+        if self.critic_subset is not None:
+            q_next = q_next[torch.randperm(len(q_next), device=q_next.device)[: self.critic_subset]]
+        next_value = q_next.amin(0) - alpha * log_prob
+        return td_target(batch.reward, next_value, batch.terminated, batch.discount)
+
+    def _critic_loss(
+        self, batch: Transitions, alpha: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, list[Tensor] | None]:
+        quick = self._quick()
+        target = self._target(batch, alpha, quick)
+        if quick:
+            return written_out.critic_step(self.q, batch.obs, batch.action, target, batch.weight)
         q = self.q(self.encoder(batch.obs), batch.action)
         error = q - target
         loss = 0.5 * (batch.weight * error.square()).mean(-1).sum()
-        return loss, q.detach(), error.detach().abs().mean(0)
+        return loss, q.detach(), error.detach(), None
+
+    def _actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, list[Tensor] | None]:
+        noise = torch.randn(batch.action.shape, device=self.log_alpha.device)
+        alpha, lowest = self.log_alpha.exp().detach(), self.critic_subset is None
+        if self._quick():
+            return written_out.actor_step(self.actor, self.q, batch.obs, noise, alpha, lowest)
+        mean, log_std = self.actor(batch.obs)
+        action, log_prob = squashed_sample(mean, log_std, noise)
+        with torch.no_grad():
+            features = self.encoder(batch.obs)
+        q = self.q(features, action)
+        loss = (alpha * log_prob - (q.amin(0) if lowest else q.mean(0))).mean()
+        return loss, log_prob.detach(), None
 
     def _actor_step(
         self, batch: Transitions, optimizer: Optimizer, alpha_optimizer: list[Optimizer]
     ) -> Metrics:
-        mean, log_std = self.actor(batch.obs)
-        action, log_prob = squashed_sample(mean, log_std, torch.randn_like(mean))
-        with torch.no_grad():
-            features = self.encoder(batch.obs)
-        q = self.q(features, action)
-        value = q.amin(0) if self.critic_subset is None else q.mean(0)
-        loss = (self.log_alpha.exp().detach() * log_prob - value).mean()
-        step(optimizer, loss, self.max_grad_norm)
-        entropy = -log_prob.detach().mean()
+        loss, log_prob, grads = self._actor_loss(batch)
+        step(optimizer, loss, self.max_grad_norm, grads)
+        entropy = -log_prob.mean()
         if alpha_optimizer:
-            step(alpha_optimizer[0], self.log_alpha.exp() * (entropy - self.target_entropy))
+            alpha_loss = self.log_alpha.detach().exp() * (entropy - self.target_entropy)
+            step(alpha_optimizer[0], alpha_loss, None, [alpha_loss])  # e^x is its own slope
         return {"train/actor_loss": loss.detach(), "train/entropy": entropy}
 
     def _follow(self) -> None:
-        polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
+        polyak_(self.q_slow.tensors(), self.q.tensors(), self.target_rate)
         if not isinstance(self.encoder, nn.Identity):
             polyak_(list(self.encoder_slow.parameters()), list(self.encoder.parameters()), self.target_rate)
 

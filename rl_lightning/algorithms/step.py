@@ -19,19 +19,25 @@ def parameters(optimizer: Optimizer) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def step(optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tensor | None:
+def step(
+    optimizer: Optimizer,
+    loss: Tensor,
+    clip: float | None = None,
+    grads: Sequence[Tensor | None] | None = None,
+) -> Tensor | None:
     """Moves exactly the optimizer's own parameters down the gradient of `loss`; returns the gradient's norm if clipped.
 
-    Only their gradients are computed: an actor's loss costs nothing in the critic it looks through. A loss that is
-    not finite raises before anything moves.
+    Only their gradients are computed: an actor's loss costs nothing in the critic it looks through. A rule that has
+    written its gradients out hands them in as `grads`. A loss that is not finite raises before anything moves.
     """
     if _guard is not None:
-        return _guard.step(optimizer, loss, clip)
+        return _guard.step(optimizer, loss, clip, grads)
     alone = ranks.world_size() == 1
     if alone:
         _check_finite(loss)
     params = parameters(optimizer)
-    grads = torch.autograd.grad(loss, params, allow_unused=True)
+    if grads is None:
+        grads = torch.autograd.grad(loss, params, allow_unused=True)
     if (
         not alone
     ):  # the loss goes with the gradients: one rank must not leave while the others wait for its message
@@ -92,13 +98,19 @@ class GradientGuard:
         self.skipped = self.in_a_row = 0
         self.pending: dict[int, tuple[int, list[Tensor | None]]] = {}  # id of an optimizer -> count and sums
 
-    def step(self, optimizer: Optimizer, loss: Tensor, clip: float | None) -> Tensor | None:
+    def step(
+        self,
+        optimizer: Optimizer,
+        loss: Tensor,
+        clip: float | None,
+        grads: Sequence[Tensor | None] | None = None,
+    ) -> Tensor | None:
         params = parameters(optimizer)
         if ranks.world_size() == 1 and not math.isfinite(loss.item()):  # several must not part ways here
             self._refuse(loss.item(), params, [])
             return None if clip is None else torch.zeros_like(loss.detach())
         try:
-            found = torch.autograd.grad(loss, params, allow_unused=True)
+            found = grads or torch.autograd.grad(loss, params, allow_unused=True)
         except RuntimeError as error:  # how anomaly detection tells
             if "returned nan values" not in str(error):
                 raise

@@ -99,25 +99,37 @@ def _tanh_log_slope(raw: Tensor) -> Tensor:
     return 2.0 * (LOG_2 - raw - F.softplus(-2.0 * raw))
 
 
+def squash(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(action in (-1, 1), its log-probability, the noise as scaled); without gradients, which `squash_backward` has."""
+    spread = log_std.exp() * noise
+    raw = mean + spread
+    log_prob = -(0.5 * noise.square() + log_std + _tanh_log_slope(raw)).sum(-1)
+    return raw.tanh(), log_prob - 0.5 * LOG_2PI * mean.shape[-1], spread
+
+
+def squash_backward(
+    action: Tensor, spread: Tensor, by_action: Tensor, by_log_prob: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients by mean and log_std from those by action [..., A] and log-probability [...]."""
+    density = by_log_prob.unsqueeze(-1)
+    by_raw = by_action * (1.0 - action.square()) + 2.0 * density * action
+    return by_raw, by_raw * spread - density
+
+
 class _SquashedSample(torch.autograd.Function):
     """Written out, because a dozen small steps each way cost more than the arithmetic."""
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        spread = log_std.exp() * noise
-        raw = mean + spread
-        action = raw.tanh()
-        log_prob = -(0.5 * noise.square() + log_std + _tanh_log_slope(raw)).sum(-1)
+        action, log_prob, spread = squash(mean, log_std, noise)
         ctx.save_for_backward(action, spread)
-        return action, log_prob - 0.5 * LOG_2PI * mean.shape[-1]
+        return action, log_prob
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_action: Tensor, by_log_prob: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
         action, spread = ctx.saved_tensors
-        density = by_log_prob.unsqueeze(-1)
-        by_raw = by_action * (1.0 - action.square()) + 2.0 * density * action
-        return by_raw, by_raw * spread - density, None
+        return *squash_backward(action, spread, by_action, by_log_prob), None
 
 
 def squashed_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

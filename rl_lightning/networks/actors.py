@@ -150,6 +150,12 @@ def bounded_log_std(raw: Tensor, bounds: tuple[float, float]) -> Tensor:
     return low + 0.5 * (high - low) * (raw.tanh() + 1.0)
 
 
+def bounded_log_std_slope(log_std: Tensor, bounds: tuple[float, float]) -> Tensor:
+    """How fast a bounded log-std moves with the number it was made of."""
+    low, high = bounds
+    return (log_std - low) * (high - log_std) * (2.0 / (high - low))
+
+
 class SquashedGaussianActor(nn.Module):
     """Mean and log-std of a Gaussian before tanh, both from the observation.  [B, *O] -> [B, A], [B, A]
 

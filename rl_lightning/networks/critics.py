@@ -59,6 +59,10 @@ class QEnsemble(nn.Module):
         layers.append(EnsembleLinear(members, size, 1))
         self.layers = nn.Sequential(*layers)
 
+    def tensors(self) -> list[Tensor]:
+        """Weights and biases of the layers, in order; a module's own walk costs more than a small product."""
+        return [p for layer in self.layers for p in layer._parameters.values() if p is not None]
+
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:  # [B, O], [B, A] -> [E, B]
         features = obs if self.torso is None else self.torso(obs)
         return self.layers(torch.cat((features, action), -1)).squeeze(-1)
