@@ -49,6 +49,8 @@ class NextFrame(RLModule):
         target_clip: Cross-entropy of a pixel below which it teaches nothing more.
         changed_weight: Weight of pixels that differ from the frame before. Above 1 a thing that moves is drawn although
             its place is not certain, where the likeliest class of every pixel would be the background.
+        changed_schedule: How that weight changes over the run; null: it does not. Large at first it finds small things
+            soon, smaller at the end it draws them as small as they are.
         value_weight: Weight of the value's squared error.
         reward_loss: Of a reward head of the world's own: ce, or cbf (class-balanced focal loss).
         past: Steps that the world's memory is filled with before a window, if it has one.
@@ -79,6 +81,7 @@ class NextFrame(RLModule):
         past: int = 4,
         checked: int = 256,
         horizons: list[int] = [1, 5, 10, 25, 50],  # noqa: B006  (never mutated)
+        changed_schedule: Schedule | None = None,
     ) -> None:
         super().__init__(spec)
         if changed_weight <= 0.0:
@@ -90,6 +93,7 @@ class NextFrame(RLModule):
         self.optimizer, self.max_grad_norm = optimizer or Adafactor(), max_grad_norm
         self.gamma, self.decay_steps, self.input_noise = gamma, decay_steps, input_noise
         self.target_clip, self.changed_weight = target_clip, changed_weight
+        self.changed_schedule = changed_schedule or Constant()
         self.value_weight, self.reward_loss = value_weight, reward_loss
         self.past = past if self.world.state_size else 0
         self.checked, self.horizons = checked, list(horizons)
@@ -147,7 +151,8 @@ class NextFrame(RLModule):
 
     def _losses(self, found: Features, logits: Tensor, window: FrameWindow, t: int) -> tuple[Tensor, Metrics]:
         before = window.frame[:, t - 1] if t else window.stack[:, -window.frame.shape[2] :]
-        weight = change_weights(window.frame[:, t], before, self.changed_weight)
+        much = self.changed_schedule.value(self.changed_weight, self.progress)
+        weight = change_weights(window.frame[:, t], before, much)
         target = self.world.classes(window.frame[:, t])
         frame = clipped_frame_loss(logits, target, self.target_clip, weight)
         known = window.known[:, t].float()

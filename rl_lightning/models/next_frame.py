@@ -259,6 +259,8 @@ class NextFramePredictor:
         middle_dropout: Of the smallest map, in training.
         norm: instance (over space in each channel, the original's) or layer (over channels at each position, for
             frames that are halved down to one pixel; rare pixels are learned far more slowly with it).
+        timing: Add sinusoids of where a pixel is to every map, as the original does. Without them what was learned of
+            things that move holds in every place at once: Pong's ball is found in a third of the steps.
         bits: Of the discrete latent; 0: a deterministic world.
         latent_filters: Channels of the two convolutions that read the bits.
         latent_width: Width of the LSTM that foretells the bits.
@@ -287,6 +289,7 @@ class NextFramePredictor:
         reward_head: str = "none",
         ends: bool = False,
         state_size: int = 0,
+        timing: bool = True,
     ) -> None:
         _check(width=width, levels=levels, middle=middle, embedding=embedding, latent_width=latent_width)
         if norm not in ("layer", "instance"):
@@ -303,6 +306,7 @@ class NextFramePredictor:
             "width": width, "levels": levels, "doublings": doublings, "middle": middle, "dropout": dropout,
             "middle_dropout": middle_dropout, "norm": norm, "bits": bits, "flip": flip,
             "latent_filters": [int(n) for n in latent_filters], "latent_width": latent_width,
+            "timing": timing,
         }  # fmt: skip
 
     def build(self, spec: EnvSpec) -> FrameWorld:

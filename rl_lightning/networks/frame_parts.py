@@ -42,6 +42,11 @@ class Timing(nn.Module):
         return x + self.signal.to(x.dtype)  # a half-precision map stays one
 
 
+def make_timing(there: bool, channels: int, size: tuple[int, int]) -> nn.Module:
+    """The signal, or nothing."""
+    return Timing(channels, *size) if there else nn.Identity()
+
+
 class Inject(nn.Module):
     """Scales and shifts every channel by what is decided: x * sigmoid(W1 a) + W2 a."""
 

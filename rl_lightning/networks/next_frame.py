@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.networks.frame_parts import Doubling, Inject, Timing, halving, make_norm
+from rl_lightning.networks.frame_parts import Doubling, Inject, halving, make_norm, make_timing
 from rl_lightning.networks.latent_bits import BitsPosterior, BitsPredictor, signs, training_bits
 
 
@@ -26,9 +26,11 @@ class Features(NamedTuple):
 class Down(nn.Module):
     """One halving."""
 
-    def __init__(self, channels: int, out: int, size: tuple[int, int], dropout: float, norm: str) -> None:
+    def __init__(
+        self, channels: int, out: int, size: tuple[int, int], dropout: float, norm: str, timing: bool
+    ) -> None:
         super().__init__()
-        self.drop, self.timing = nn.Dropout(dropout), Timing(channels, *size)
+        self.drop, self.timing = nn.Dropout(dropout), make_timing(timing, channels, size)
         self.conv, self.norm = nn.Conv2d(channels, out, 4, 2, 1), make_norm(norm, out)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -40,12 +42,12 @@ class Up(nn.Module):
 
     def __init__(
         self, channels: int, out: int, size: tuple[int, int], odd: tuple[int, int], actions: int,
-        dropout: float, norm: str,
+        dropout: float, norm: str, timing: bool,
     ) -> None:  # fmt: skip
         super().__init__()
         self.drop, self.inject = nn.Dropout(dropout), Inject(actions, channels)
         self.conv = Doubling(channels, out, odd)
-        self.norm, self.timing = make_norm(norm, out), Timing(out, *size)
+        self.norm, self.timing = make_norm(norm, out), make_timing(timing, out, size)
 
     def forward(self, x: Tensor, skip: Tensor, action: Tensor) -> Tensor:
         x = F.relu(self.conv(self.inject(self.drop(x), action))) + skip
@@ -87,12 +89,13 @@ class NextFrameNet(nn.Module):
         latent_filters: Channels of the two convolutions that bits are read by.
         latent_width: Of the LSTM.
         flip: Chance that a bit is turned in training.
+        timing: Add where a pixel is to every map.
     """
 
     def __init__(
         self, planes: int, target_planes: int, size: tuple[int, int], actions: int, width: int, levels: int,
         doublings: int, middle: int, dropout: float, middle_dropout: float, norm: str, bits: int,
-        latent_filters: tuple[int, int], latent_width: int, flip: float,
+        latent_filters: tuple[int, int], latent_width: int, flip: float, timing: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         heights, widths = halving(size[0], levels), halving(size[1], levels)
@@ -100,10 +103,10 @@ class NextFrameNet(nn.Module):
         channels = [width * 2 ** min(k, doublings) for k in range(levels + 1)]
         check_sizes(self.sizes, norm)
         self.actions, self.flip = actions, flip
-        self.embed, self.timing = nn.Conv2d(planes, width, 1), Timing(width, *size)
+        self.embed, self.timing = nn.Conv2d(planes, width, 1), make_timing(timing, width, size)
         nn.init.normal_(self.embed.bias, 0.0, 0.01)  # type: ignore[arg-type]
         self.down = nn.ModuleList(
-            Down(channels[k], channels[k + 1], self.sizes[k], dropout, norm) for k in range(levels)
+            Down(channels[k], channels[k + 1], self.sizes[k], dropout, norm, timing) for k in range(levels)
         )
         self.mid_channels, self.mid_size = channels[-1], self.sizes[-1]
         flat = channels[-1] * math.prod(self.mid_size)
@@ -113,7 +116,9 @@ class NextFrameNet(nn.Module):
         self.up = nn.ModuleList()
         for k in reversed(range(levels)):
             odd = (heights[k] - 2 * heights[k + 1], widths[k] - 2 * widths[k + 1])
-            self.up.append(Up(channels[k + 1], channels[k], self.sizes[k], odd, actions, dropout, norm))
+            self.up.append(
+                Up(channels[k + 1], channels[k], self.sizes[k], odd, actions, dropout, norm, timing)
+            )
         self.bits = bits
         if bits:
             self.posterior = BitsPosterior(

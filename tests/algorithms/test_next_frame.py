@@ -97,6 +97,22 @@ def test_changes_are_weighed_against_the_true_frame_before(frames):
         fit(case(frames, changed_weight=0.0), RunConfig(updates=1))
 
 
+def test_the_weight_of_changes_follows_its_schedule(frames):
+    schedule = Linear(end=1.0)
+    model = fit(case(frames, changed_weight=9.0, changed_schedule=schedule), RunConfig(updates=1))
+    window = model.data.holdout_windows(16, 1)
+    assert window is not None
+    world, found = model.model.world, []
+    with torch.no_grad():
+        features = world.features(window.stack, window.action[:, 0])
+        logits = world.frame_logits(features)
+        for progress in (0.0, 0.5, 1.0):
+            model.model.progress = progress
+            found.append(float(model.model._losses(features, logits, window, 0)[1]["train/frame_loss"]))
+    assert found[0] > found[1] > found[2] > 0.0
+    assert found[0] - found[1] == pytest.approx(found[1] - found[2], rel=1e-3), "weights of 9, 5 and 1"
+
+
 def test_only_colours_that_frames_hold_are_foretold(frames):
     """Catch has three colours. Of a palette of nine the other six are neither told apart nor drawn."""
     few, many = (

@@ -68,6 +68,21 @@ def test_arithmetic_of_the_original(parity):
     assert without_bits == pytest.approx(11.08, abs=0.02)  # the LSTM's sixteen steps are below a hundredth
 
 
+@pytest.mark.parametrize("timing", [True, False])
+def test_without_timing_a_thing_is_foretold_alike_wherever_it_is(timing):
+    torch.manual_seed(0)
+    recipe = NextFramePredictor(**{"colors": 5, **SMALL, "bits": 0, "dropout": 0.0, "timing": timing})
+    world = recipe.build(spec(height=64, width=64)).eval()
+    here = torch.zeros(1, 4, 64, 64, dtype=torch.uint8)
+    here[:, :, 28:30, 28:30] = 3
+    there = here.roll((4, 8), (2, 3))  # by whole cells of the smallest map
+    with torch.no_grad():
+        told = [world.frame_logits(world.features(stack, torch.tensor([1]))) for stack in (here, there)]
+    moved = told[0].roll((4, 8), (-2, -1))[..., 24:-16, 24:-16]
+    near = torch.allclose(moved, told[1][..., 24:-16, 24:-16], atol=0.02)
+    assert near is not timing
+
+
 def test_the_palette_costs_less():
     with torch.device("meta"):
         world = NextFramePredictor().build(spec(1, 105, 80))
