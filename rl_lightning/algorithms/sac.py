@@ -160,9 +160,12 @@ class SAC(RLModule):
         self._follow()
         return metrics
 
+    def _noise(self, batch: Transitions) -> Tensor:
+        return torch.randn(batch.action.shape, device=self.log_alpha.device, dtype=self.log_alpha.dtype)
+
     @torch.no_grad()
     def _target(self, batch: Transitions, alpha: Tensor, quick: bool) -> Tensor:
-        noise = torch.randn(batch.action.shape, device=alpha.device)
+        noise = self._noise(batch)
         if quick:
             action, log_prob = written_out.policy(self.actor, batch.next_obs, noise)
             q_next = written_out.values(self.q_slow, batch.next_obs, action)  # [E, B]
@@ -188,7 +191,7 @@ class SAC(RLModule):
         return loss, q.detach(), error.detach(), None
 
     def _actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, list[Tensor] | None]:
-        noise = torch.randn(batch.action.shape, device=self.log_alpha.device)
+        noise = self._noise(batch)
         alpha, lowest = self.log_alpha.exp().detach(), self.critic_subset is None
         if self._quick():
             return written_out.actor_step(self.actor, self.q, batch.obs, noise, alpha, lowest)
