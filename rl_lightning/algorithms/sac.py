@@ -112,7 +112,7 @@ class SAC(RLModule):
         )
         self.target_entropy = float(-spec.action_dim) if target_entropy is None else target_entropy
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        self.plain = not pixels and written_out.can_write_out(self.actor, self.q)
+        self.plain = spec.obs_dtype == "float32" and written_out.can_write_out(self.actor, self.q)
 
     def _quick(self) -> bool:
         """Whether gradients are written out: plain networks in full precision on a CPU, and nobody watches autograd."""
