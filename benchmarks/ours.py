@@ -28,6 +28,7 @@ from rl_lightning.data.module import RLData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.functional.advantages import GAE
 from rl_lightning.functional.schedules import Linear
+from rl_lightning.heap import keep_pages
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.seeding import seed_globals
@@ -109,6 +110,7 @@ class Stopwatch(Callback):
 
 def quiet() -> None:
     torch.set_num_threads(settings.threads())
+    keep_pages()  # as `rl fit` does
     warnings.filterwarnings("ignore")
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
