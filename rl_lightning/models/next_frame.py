@@ -260,7 +260,7 @@ class NextFramePredictor:
         norm: instance (over space in each channel, the original's) or layer (over channels at each position, for
             frames that are halved down to one pixel; rare pixels are learned far more slowly with it).
         timing: Add sinusoids of where a pixel is to every map, as the original does. Without them what was learned of
-            things that move holds in every place at once: a small thing is found sooner, but what happens at an edge later.
+            things that move holds in every place at once: small things are found sooner, but edges later.
         bits: Of the discrete latent; 0: a deterministic world.
         latent_filters: Channels of the two convolutions that read the bits.
         latent_width: Width of the LSTM that foretells the bits.
