@@ -1,6 +1,6 @@
 """SAC's losses with their gradients, written out for plain ReLU networks.
 
-Of an update of two layers of 256 on a CPU a fifth is autograd's bookkeeping. The arithmetic is that of
+Of an update of two layers of 256 on a CPU a good part is autograd's bookkeeping. The arithmetic is that of
 `algorithms/sac.py`, where the losses stand as a reader expects them; a test holds the two together.
 """
 
