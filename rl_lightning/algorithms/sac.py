@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +19,15 @@ from rl_lightning.functional.value import polyak_, td_target
 from rl_lightning.models import sac_gradients as written_out
 from rl_lightning.models.policy import SquashedGaussianPolicy
 from rl_lightning.models.provided import Provided, load_provided
+from rl_lightning.models.sac_gradients import ActorPass
 from rl_lightning.networks.actors import SquashedGaussianActor
 from rl_lightning.networks.base import Network, feed_forward
 from rl_lightning.networks.critics import QEnsemble
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.optim import Adam, OptimizerRecipe
 from rl_lightning.types import Carry, EnvSpec, Transitions
+
+Drawn = Tensor | ActorPass  # noise, or what the actor has done with it
 
 
 class SAC(RLModule):
@@ -141,8 +145,9 @@ class SAC(RLModule):
 
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
-        alpha = self.log_alpha.exp().detach()
-        critic_loss, q, error, grads = self._critic_loss(batch, alpha)
+        alpha, moves = self.log_alpha.exp().detach(), self._moves()
+        drawn = self._draw(batch.next_obs, batch.obs) if moves else self._draw(batch.next_obs)
+        critic_loss, q, error, grads = self._critic_loss(batch, alpha, drawn[0])
         step(critic_optimizer, critic_loss, self.max_grad_norm, grads)
         metrics = {
             "train/critic_loss": critic_loss,
@@ -151,27 +156,35 @@ class SAC(RLModule):
             "priority": error.abs().mean(0),
         }
         self.updates += 1
-        moves = self.actor_starts == 0 or bool(self.updates > self.actor_starts)
         if self.lr_schedule is not None:
             set_lr(actor_optimizer, self.lr_schedule, self.progress)
-        if moves and (self.actor_every == 1 or self.updates % self.actor_every == 0):
-            for _ in range(self.actor_every):
-                metrics |= self._actor_step(batch, actor_optimizer, alpha_optimizer)
+        for k in range(moves):
+            given = drawn[1] if k == 0 else self._draw(batch.obs)[0]  # it has moved since
+            metrics |= self._actor_step(batch, given, actor_optimizer, alpha_optimizer)
         self._follow()
         return metrics
 
-    def _noise(self, batch: Transitions) -> Tensor:
-        return torch.randn(batch.action.shape, device=self.log_alpha.device, dtype=self.log_alpha.dtype)
+    def _moves(self) -> int:
+        """Steps that the actor makes in this update."""
+        if self.actor_starts == 0 and self.actor_every == 1:
+            return 1
+        count = int(self.updates) + 1
+        return self.actor_every if count > self.actor_starts and count % self.actor_every == 0 else 0
+
+    def _draw(self, *obs: Tensor) -> Sequence[Drawn]:
+        """Noise for the actor in each of these; where gradients are written out, what it does with it, too."""
+        shape = (len(obs), len(obs[0]), self.spec.action_dim)
+        noise = torch.randn(shape, device=self.log_alpha.device, dtype=self.log_alpha.dtype)
+        return written_out.actor_passes(self.actor, obs, noise) if self._quick() else noise.unbind()
 
     @torch.no_grad()
-    def _target(self, batch: Transitions, alpha: Tensor, quick: bool) -> Tensor:
-        noise = self._noise(batch)
-        if quick:
-            action, log_prob = written_out.policy(self.actor, batch.next_obs, noise)
-            q_next = written_out.values(self.q_slow, batch.next_obs, action)  # [E, B]
+    def _target(self, batch: Transitions, alpha: Tensor, drawn: Drawn) -> Tensor:
+        if isinstance(drawn, ActorPass):
+            log_prob = drawn.log_prob
+            q_next = written_out.values(self.q_slow, batch.next_obs, drawn.action)  # [E, B]
         else:
             mean, log_std = self.actor(batch.next_obs)
-            action, log_prob = squashed_sample(mean, log_std, noise)
+            action, log_prob = squashed_sample(mean, log_std, drawn)
             q_next = self.q_slow(self.encoder_slow(batch.next_obs), action)
         if self.critic_subset is not None:
             q_next = q_next[torch.randperm(len(q_next), device=q_next.device)[: self.critic_subset]]
@@ -179,24 +192,22 @@ class SAC(RLModule):
         return td_target(batch.reward, next_value, batch.terminated, batch.discount)
 
     def _critic_loss(
-        self, batch: Transitions, alpha: Tensor
+        self, batch: Transitions, alpha: Tensor, drawn: Drawn
     ) -> tuple[Tensor, Tensor, Tensor, list[Tensor] | None]:
-        quick = self._quick()
-        target = self._target(batch, alpha, quick)
-        if quick:
+        target = self._target(batch, alpha, drawn)
+        if isinstance(drawn, ActorPass):
             return written_out.critic_step(self.q, batch.obs, batch.action, target, batch.weight)
         q = self.q(self.encoder(batch.obs), batch.action)
         error = q - target
         loss = 0.5 * (batch.weight * error.square()).mean(-1).sum()
         return loss, q.detach(), error.detach(), None
 
-    def _actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor, list[Tensor] | None]:
-        noise = self._noise(batch)
+    def _actor_loss(self, batch: Transitions, drawn: Drawn) -> tuple[Tensor, Tensor, list[Tensor] | None]:
         alpha, lowest = self.log_alpha.exp().detach(), self.critic_subset is None
-        if self._quick():
-            return written_out.actor_step(self.actor, self.q, batch.obs, noise, alpha, lowest)
+        if isinstance(drawn, ActorPass):
+            return written_out.actor_step(self.actor, self.q, drawn, alpha, lowest)
         mean, log_std = self.actor(batch.obs)
-        action, log_prob = squashed_sample(mean, log_std, noise)
+        action, log_prob = squashed_sample(mean, log_std, drawn)
         with torch.no_grad():
             features = self.encoder(batch.obs)
         q = self.q(features, action)
@@ -204,9 +215,9 @@ class SAC(RLModule):
         return loss, log_prob.detach(), None
 
     def _actor_step(
-        self, batch: Transitions, optimizer: Optimizer, alpha_optimizer: list[Optimizer]
+        self, batch: Transitions, drawn: Drawn, optimizer: Optimizer, alpha_optimizer: list[Optimizer]
     ) -> Metrics:
-        loss, log_prob, grads = self._actor_loss(batch)
+        loss, log_prob, grads = self._actor_loss(batch, drawn)
         step(optimizer, loss, self.max_grad_norm, grads)
         entropy = -log_prob.mean()
         if alpha_optimizer:

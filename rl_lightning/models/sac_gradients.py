@@ -6,6 +6,7 @@ Of an update of two layers of 256 on a CPU a good part is autograd's bookkeeping
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,16 @@ class CriticStep(NamedTuple):
     q: Tensor  # [E, B]
     error: Tensor  # [E, B]
     grads: list[Tensor]  # in the order of the critics' parameters
+
+
+class ActorPass(NamedTuple):
+    """What the actor does in some rows, and what it takes to go back through it."""
+
+    action: Tensor  # [B, A]
+    log_prob: Tensor  # [B]
+    spread: Tensor  # [B, A] the noise as scaled
+    log_std: Tensor  # [B, A]
+    entered: list[Tensor]  # what entered each layer
 
 
 class ActorStep(NamedTuple):
@@ -70,10 +81,15 @@ def _layers(tensors: list[Tensor]) -> Layers:
 
 
 @torch.no_grad()
-def policy(actor: SquashedGaussianActor, obs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """An action and its log-probability."""
-    mean, raw = relu_forward(_layers(_tensors(actor)), obs)[0].chunk(2, -1)
-    return squash(mean, bounded_log_std(raw, actor.log_std_bounds), noise)[:2]
+def actor_passes(actor: SquashedGaussianActor, obs: Sequence[Tensor], noise: Tensor) -> list[ActorPass]:
+    """An action for each observation and its log-probability: one pass for all.  K x [B, O], [K, B, A]"""
+    out, entered = relu_forward(_layers(_tensors(actor)), torch.cat(tuple(obs)))
+    mean, raw = out.chunk(2, -1)
+    log_std = bounded_log_std(raw, actor.log_std_bounds)
+    action, log_prob, spread = squash(mean, log_std, noise.flatten(0, 1))
+    parts = (action, log_prob, spread, log_std, *entered)
+    each = zip(*(part.split(noise.shape[1]) for part in parts), strict=True)
+    return [ActorPass(done, density, far, wide, inside) for done, density, far, wide, *inside in each]
 
 
 @torch.no_grad()
@@ -104,32 +120,34 @@ def critic_step(q: QEnsemble, obs: Tensor, action: Tensor, target: Tensor, weigh
 
 @torch.no_grad()
 def actor_step(
-    actor: SquashedGaussianActor, q: QEnsemble, obs: Tensor, noise: Tensor, alpha: Tensor, lowest: bool
+    actor: SquashedGaussianActor, q: QEnsemble, done: ActorPass, alpha: Tensor, lowest: bool
 ) -> ActorStep:
     """Temperature times log-probability, minus the value of the lowest critic or, without `lowest`, of the mean."""
+    action, log_prob, spread, log_std, entered = done
+    obs = entered[0]
     rows, width = obs.shape
     params = _tensors(actor)
     layers, grads = _layers(params), [torch.empty_like(p) for p in params]
-    out, seen = relu_forward(layers, obs)
-    mean, raw = out.chunk(2, -1)
-    log_std = bounded_log_std(raw, actor.log_std_bounds)
-    action, log_prob, spread = squash(mean, log_std, noise)
 
     x = torch.cat((obs, action), -1)
     critics = _members(q.tensors())
     passes = [relu_forward(critic, x) for critic in critics]
     each = torch.cat([value for value, _ in passes], 1)  # [B, E]
-    if lowest:
-        value, which = each.min(1, keepdim=True)
-        share = torch.zeros_like(each).scatter_(1, which, -1.0 / rows)
-    else:
-        value, share = each.mean(1, keepdim=True), torch.full_like(each, -1.0 / each.numel())
     by_action = torch.zeros_like(action)
-    for critic, (_, entered), by_value in zip(critics, passes, share.split(1, 1), strict=True):
-        by_action.addmm_(relu_backward(critic, entered, by_value), critic[0][0][width:].t())
+    if lowest:
+        value, which = each.min(1)
+        by_value = torch.full_like(each[:, :1], -1.0 / rows)
+        for k, (critic, (_, inside)) in enumerate(zip(critics, passes, strict=True)):
+            mine = (which == k).nonzero()[:, 0]  # a row goes back through its lowest critic alone
+            by_given = relu_backward(critic, [part[mine] for part in inside], by_value[: len(mine)])
+            by_action.index_copy_(0, mine, torch.mm(by_given, critic[0][0][width:].t()))
+    else:
+        value, by_value = each.mean(1), torch.full_like(each[:, :1], -1.0 / each.numel())
+        for critic, (_, inside) in zip(critics, passes, strict=True):
+            by_action.addmm_(relu_backward(critic, inside, by_value), critic[0][0][width:].t())
 
     by_mean, by_log_std = squash_backward(action, spread, by_action, (alpha / rows).expand(rows))
     by_raw = by_log_std.mul_(bounded_log_std_slope(log_std, actor.log_std_bounds))
-    relu_backward(layers, seen, torch.cat((by_mean, by_raw), -1), _layers(grads))
+    relu_backward(layers, entered, torch.cat((by_mean, by_raw), -1), _layers(grads))
     loss = alpha * log_prob.mean() - value.mean()
     return ActorStep(loss, log_prob, grads)

@@ -12,6 +12,7 @@ class FusedAdam(torch.optim.Adam):
     """torch's fused Adam, which calls the kernel directly once the state exists. Same arguments, same checkpoints."""
 
     _lists: list[tuple[list[Any], ...]] | None = None  # per group: parameters, means, squares, step counts
+    _counts: list[torch.Tensor]  # per group: the step counts in one piece
 
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         if closure is not None or not self._ready():
@@ -20,9 +21,11 @@ class FusedAdam(torch.optim.Adam):
             return
         assert self._lists is not None
         with torch.no_grad():
-            for group, (params, means, squares, steps) in zip(self.param_groups, self._lists, strict=True):
+            for group, count, (params, means, squares, steps) in zip(
+                self.param_groups, self._counts, self._lists, strict=True
+            ):
                 beta1, beta2 = group["betas"]
-                torch._foreach_add_(steps, 1.0)
+                count.add_(1.0)
                 torch._fused_adam_(
                     params,
                     [p.grad for p in params],
@@ -53,11 +56,14 @@ class FusedAdam(torch.optim.Adam):
         return all(p.grad is not None for params, *_ in self._lists for p in params)
 
     def _gather(self) -> list[tuple[list[Any], ...]] | None:
-        lists = []
+        lists, self._counts = [], []
         for group in self.param_groups:
             states = [self.state[p] for p in group["params"]]
             if not all(states) or group["amsgrad"] or group["maximize"] or group["differentiable"]:
                 return None
+            self._counts.append(torch.stack([s["step"] for s in states]))
+            for state, step in zip(states, self._counts[-1].unbind(), strict=True):
+                state["step"] = step  # a view: one addition counts for all of them
             lists.append(
                 (group["params"], *([s[k] for s in states] for k in ("exp_avg", "exp_avg_sq", "step")))
             )

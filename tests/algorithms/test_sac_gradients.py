@@ -80,9 +80,9 @@ def test_gradients_are_autograds_to_rounding():
     from rl_lightning.functional.policy import squashed_sample
 
     for lowest in (True, False):
-        step = sac_gradients.actor_step(
-            made.actor, made.q, rows.obs, noise, torch.tensor(0.3).double(), lowest
-        )
+        twice = torch.stack((torch.randn_like(noise), noise))
+        _, done = sac_gradients.actor_passes(made.actor, (rows.next_obs, rows.obs), twice)
+        step = sac_gradients.actor_step(made.actor, made.q, done, torch.tensor(0.3).double(), lowest)
         action, log_prob = squashed_sample(*made.actor(rows.obs), noise)
         q = made.q(rows.obs, action)
         loss = (0.3 * log_prob - (q.amin(0) if lowest else q.mean(0))).mean()
