@@ -16,10 +16,9 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.policy import squashed_sample, standard_noise
 from rl_lightning.functional.schedules import Schedule
 from rl_lightning.functional.value import polyak_, td_target
-from rl_lightning.models import sac_gradients as written_out
 from rl_lightning.models.policy import SquashedGaussianPolicy
 from rl_lightning.models.provided import Provided, load_provided
-from rl_lightning.models.sac_gradients import ActorPass
+from rl_lightning.models.sac_gradients import ActorPass, WrittenOut, can_write_out
 from rl_lightning.networks.actors import SquashedGaussianActor
 from rl_lightning.networks.base import Network, feed_forward
 from rl_lightning.networks.critics import QEnsemble
@@ -116,12 +115,18 @@ class SAC(RLModule):
         )
         self.target_entropy = float(-spec.action_dim) if target_entropy is None else target_entropy
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        self.plain = spec.obs_dtype == "float32" and written_out.can_write_out(self.actor, self.q)
+        self.plain = spec.obs_dtype == "float32" and can_write_out(self.actor, self.q)
+        self._written: WrittenOut | None = None
 
     def _quick(self) -> bool:
         """Whether gradients are written out: plain networks in full precision on a CPU, and nobody watches autograd."""
         watched = torch.is_anomaly_enabled() or torch.is_autocast_cpu_enabled()
         return self.plain and self.log_alpha.device.type == "cpu" and not watched
+
+    def _written_out(self) -> WrittenOut:
+        if self._written is None or not self._written.holds():
+            self._written = WrittenOut(self.actor, self.q, self.q_slow)
+        return self._written
 
     def setup(self, stage: str) -> None:
         if stage != "fit" or self.policy is None or self.updates > 0:
@@ -145,7 +150,7 @@ class SAC(RLModule):
 
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
-        alpha, moves = self.log_alpha.exp().detach(), self._moves()
+        alpha, moves = self.log_alpha.detach().exp(), self._moves()
         drawn = self._draw(batch.next_obs, batch.obs) if moves else self._draw(batch.next_obs)
         critic_loss, q, error, grads = self._critic_loss(batch, alpha, drawn[0])
         step(critic_optimizer, critic_loss, self.max_grad_norm, grads)
@@ -175,13 +180,13 @@ class SAC(RLModule):
         """Noise for the actor in each of these; where gradients are written out, what it does with it, too."""
         shape = (len(obs), len(obs[0]), self.spec.action_dim)
         noise = torch.randn(shape, device=self.log_alpha.device, dtype=self.log_alpha.dtype)
-        return written_out.actor_passes(self.actor, obs, noise) if self._quick() else noise.unbind()
+        return self._written_out().passes(obs, noise) if self._quick() else noise.unbind()
 
     @torch.no_grad()
     def _target(self, batch: Transitions, alpha: Tensor, drawn: Drawn) -> Tensor:
         if isinstance(drawn, ActorPass):
             log_prob = drawn.log_prob
-            q_next = written_out.values(self.q_slow, batch.next_obs, drawn.action)  # [E, B]
+            q_next = self._written_out().slow_values(batch.next_obs, drawn.action)  # [E, B]
         else:
             mean, log_std = self.actor(batch.next_obs)
             action, log_prob = squashed_sample(mean, log_std, drawn)
@@ -196,30 +201,30 @@ class SAC(RLModule):
     ) -> tuple[Tensor, Tensor, Tensor, list[Tensor] | None]:
         target = self._target(batch, alpha, drawn)
         if isinstance(drawn, ActorPass):
-            return written_out.critic_step(self.q, batch.obs, batch.action, target, batch.weight)
+            return self._written_out().critic_step(batch.obs, batch.action, target, batch.weight)
         q = self.q(self.encoder(batch.obs), batch.action)
         error = q - target
         loss = 0.5 * (batch.weight * error.square()).mean(-1).sum()
         return loss, q.detach(), error.detach(), None
 
     def _actor_loss(self, batch: Transitions, drawn: Drawn) -> tuple[Tensor, Tensor, list[Tensor] | None]:
-        alpha, lowest = self.log_alpha.exp().detach(), self.critic_subset is None
+        alpha, lowest = self.log_alpha.detach().exp(), self.critic_subset is None
         if isinstance(drawn, ActorPass):
-            return written_out.actor_step(self.actor, self.q, drawn, alpha, lowest)
+            return self._written_out().actor_step(drawn, alpha, lowest)
         mean, log_std = self.actor(batch.obs)
         action, log_prob = squashed_sample(mean, log_std, drawn)
         with torch.no_grad():
             features = self.encoder(batch.obs)
         q = self.q(features, action)
         loss = (alpha * log_prob - (q.amin(0) if lowest else q.mean(0))).mean()
-        return loss, log_prob.detach(), None
+        return loss, log_prob.detach().mean(), None
 
     def _actor_step(
         self, batch: Transitions, drawn: Drawn, optimizer: Optimizer, alpha_optimizer: list[Optimizer]
     ) -> Metrics:
         loss, log_prob, grads = self._actor_loss(batch, drawn)
         step(optimizer, loss, self.max_grad_norm, grads)
-        entropy = -log_prob.mean()
+        entropy = -log_prob
         if alpha_optimizer:
             alpha_loss = self.log_alpha.detach().exp() * (entropy - self.target_entropy)
             step(alpha_optimizer[0], alpha_loss, None, [alpha_loss])  # e^x is its own slope

@@ -138,7 +138,7 @@ class GradientGuard:
             return list(found)
         count, sums = self.pending.pop(id(optimizer), (0, [None] * len(found)))
         sums = [
-            old if new is None else new if old is None else old + new
+            old if new is None else new.clone() if old is None else old + new  # a rule may write over its own
             for old, new in zip(sums, found, strict=True)
         ]
         if count + 1 < self.accumulate:

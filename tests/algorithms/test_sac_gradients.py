@@ -5,7 +5,7 @@ import torch
 
 from rl_lightning.algorithms import SAC
 from rl_lightning.functional.value import td_target
-from rl_lightning.models import sac_gradients
+from rl_lightning.models.sac_gradients import WrittenOut
 from rl_lightning.networks import MLP
 from rl_lightning.types import EnvSpec, Transitions
 
@@ -70,7 +70,8 @@ def test_gradients_are_autograds_to_rounding():
     )
     noise = torch.randn(ROWS, 2, dtype=torch.float64)
     target = td_target(rows.reward, rows.reward, rows.terminated, rows.discount)
-    found = sac_gradients.critic_step(made.q, rows.obs, rows.action, target, rows.weight)
+    written = WrittenOut(made.actor, made.q, made.q_slow)
+    found = written.critic_step(rows.obs, rows.action, target, rows.weight)
     error = made.q(rows.obs, rows.action) - target
     loss = 0.5 * (rows.weight * error.square()).mean(-1).sum()
     torch.testing.assert_close(found.loss, loss.detach())
@@ -81,8 +82,8 @@ def test_gradients_are_autograds_to_rounding():
 
     for lowest in (True, False):
         twice = torch.stack((torch.randn_like(noise), noise))
-        _, done = sac_gradients.actor_passes(made.actor, (rows.next_obs, rows.obs), twice)
-        step = sac_gradients.actor_step(made.actor, made.q, done, torch.tensor(0.3).double(), lowest)
+        _, done = written.passes((rows.next_obs, rows.obs), twice)
+        step = written.actor_step(done, torch.tensor(0.3).double(), lowest)
         action, log_prob = squashed_sample(*made.actor(rows.obs), noise)
         q = made.q(rows.obs, action)
         loss = (0.3 * log_prob - (q.amin(0) if lowest else q.mean(0))).mean()
@@ -113,3 +114,37 @@ def test_autograd_is_used_where_someone_watches_it():
         assert not made._quick()
     with torch.autocast("cpu", torch.bfloat16):
         assert not made._quick()
+
+
+def test_networks_that_moved_in_memory_are_read_where_they_are():
+    """As after `model.to(...)`: the same parameters, other memory."""
+    torch.manual_seed(1)
+    made, other = model(True), model(True)
+    made.update(batch(0))
+    for module in (made.actor, made.q, made.q_slow):
+        for param in module.parameters():
+            param.data = param.data.clone()
+    other.load_state_dict(made.state_dict())
+    for each in (made, other):
+        torch.manual_seed(2)
+        each.raw_optimizers = each.configure_optimizers  # both begin anew
+        each.update(batch(1))
+    for (name, found), expected in zip(made.state_dict().items(), other.state_dict().values(), strict=True):
+        assert torch.equal(found, expected), name
+
+
+def test_gathered_gradients_are_not_written_over():
+    """Several updates before one move: the mean of their gradients, not the last of them."""
+    from rl_lightning.algorithms.step import GradientGuard, guard_steps
+
+    quick, slow = model(True), model(False)
+    for each in (quick, slow):
+        guard_steps(GradientGuard(accumulate=3))
+        try:
+            for k in range(3):
+                torch.manual_seed(k)
+                each.update(batch(k))
+        finally:
+            guard_steps(None)
+    for (name, found), expected in zip(quick.state_dict().items(), slow.state_dict().values(), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4, msg=name)

@@ -7,17 +7,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_lightning.functional.relu_net import relu_backward, relu_forward
+from rl_lightning.functional.relu_net import layer, relu_backward, relu_forward
 
 
 def network(sizes: list[int], seed: int = 0):
     g = torch.Generator().manual_seed(seed)
     make = lambda *shape: torch.randn(*shape, generator=g, dtype=torch.float64)  # noqa: E731
-    return [(make(a, b), make(b)) for a, b in pairwise(sizes)]
+    return [layer(make(a, b), make(b)) for a, b in pairwise(sizes)]
 
 
 def by_torch(layers, x):
-    for k, (weight, bias) in enumerate(layers):
+    for k, (weight, bias, *_) in enumerate(layers):
         x = x @ weight + bias
         x = x.relu() if k + 1 < len(layers) else x
     return x
@@ -28,26 +28,28 @@ def by_torch(layers, x):
 def test_values_and_gradients_are_autograds(sizes, rows, transposed):
     layers = network(sizes)
     if transposed:  # as nn.Linear keeps its weights
-        layers = [(weight.t().contiguous().t(), bias) for weight, bias in layers]
+        layers = [layer(each.back.contiguous().t(), each.bias) for each in layers]
     x = torch.randn(rows, sizes[0], dtype=torch.float64, requires_grad=True)
     by_out = torch.randn(rows, sizes[-1], dtype=torch.float64)
-    leaves = [tensor.detach().requires_grad_() for pair in layers for tensor in pair]
+    leaves = [tensor.detach().requires_grad_() for each in layers for tensor in each[:2]]
     expected_out = by_torch(list(zip(leaves[::2], leaves[1::2], strict=True)), x)
     *by_params, by_x = torch.autograd.grad(expected_out, [*leaves, x], by_out)
 
     out, entered = relu_forward(layers, x.detach())
-    into = [(torch.empty_like(weight), torch.empty_like(bias)) for weight, bias in layers]
-    found_x = relu_backward(layers, entered, by_out, into) @ layers[0][0].t()
+    into = [layer(torch.empty_like(each.weight), torch.empty_like(each.bias)) for each in layers]
+    found_x = relu_backward(layers, entered, by_out, into) @ layers[0].back
     torch.testing.assert_close(out, expected_out.detach())
     torch.testing.assert_close(found_x, by_x)
-    for found, expected in zip([t for pair in into for t in pair], by_params, strict=True):
+    for found, expected in zip([t for each in into for t in each[:2]], by_params, strict=True):
         torch.testing.assert_close(found, expected)
 
 
 def test_a_dead_unit_learns_nothing():
     weight, bias = torch.ones(1, 1), torch.tensor([-5.0])
-    layers = [(weight, bias), (torch.ones(1, 1), torch.zeros(1))]
+    layers = [layer(weight, bias), layer(torch.ones(1, 1), torch.zeros(1))]
     _, entered = relu_forward(layers, torch.ones(3, 1))
-    into = [(torch.empty(1, 1), torch.empty(1)) for _ in layers]
+    into = [layer(torch.empty(1, 1), torch.empty(1)) for _ in layers]
     by_first = relu_backward(layers, entered, torch.ones(3, 1), into)
-    assert by_first.abs().sum() == 0 and into[0][0].item() == 0 and into[1][1].item() == pytest.approx(3.0)
+    assert (
+        by_first.abs().sum() == 0 and into[0].weight.item() == 0 and into[1].bias.item() == pytest.approx(3.0)
+    )
