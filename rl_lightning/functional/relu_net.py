@@ -60,7 +60,8 @@ def relu_backward(
             _product_into(into[k].weight, entered[k].t(), by_given)
             torch.sum(by_given, 0, out=into[k].bias)
         if k > 0:
-            by_given = torch.mm(by_given, layers[k].back)
+            _, _, back, column = layers[k]
+            by_given = torch.mm(by_given, back) if column is None else by_given * column
             # Where a ReLU gave nothing, nothing comes back; in place, the product is not needed again.
             torch.ops.aten.threshold_backward.grad_input(by_given, entered[k], 0, grad_input=by_given)
     return by_given
