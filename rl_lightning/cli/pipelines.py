@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -29,6 +30,9 @@ from rl_lightning.experiments.runs import Run, claim, logs_root, redact, shelf
 from rl_lightning.pipeline.plan import Job, choose, make_plan, set_key
 from rl_lightning.pipeline.run import Pipeline
 
+if TYPE_CHECKING:
+    from rl_lightning.cli.lightning import RLCLI
+
 
 def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
     pipeline, flags = override(inline(config, find(names[0]).parent), parsed)
@@ -36,6 +40,7 @@ def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
     if parsed.has("print_config") or parsed.has("dry_run"):
         return show(jobs, parsed, flags)
     choose(jobs, parsed.get("from"), parsed.get("only"))  # before a folder is claimed for nothing
+    check_stages(jobs, parsed, flags)
     given = [flag.partition("=")[2] for flag in parsed.config_flags if flag.startswith("--run.name=")]
     name = given[-1] if given else config.get("name")
     meet()
@@ -54,7 +59,9 @@ def resume_pipeline(run: Run, config: Config, parsed: Parsed) -> int:
     pipeline, given = override(config, parsed)
     begun: dict[str, list[str]] = run.read().get("flags") or {}
     flags = {key: [*begun.get(key, []), *given.get(key, [])] for key in {"", *begun, *given}}
-    return run_jobs(run, make_plan(pipeline, refuse_names), parsed, flags)
+    jobs = make_plan(pipeline, refuse_names)
+    check_stages(jobs, parsed, flags)
+    return run_jobs(run, jobs, parsed, flags)
 
 
 def refuse_names(name: str) -> Config:
@@ -90,19 +97,31 @@ def show(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
     """Every stage, resolved; with --dry_run also its shapes and sizes."""
     from rl_lightning.cli.dry_run import describe
 
-    shown: set[str] = set()
-    for job in jobs:
-        if job.stage in shown:  # a later cycle differs in its budget and its products alone
-            continue
-        shown.add(job.stage)
-        config = copy.deepcopy(job.config)
-        for dotted, source in job.takes.items():
-            set_key(config, dotted, f"product of {source}")
-        cli = parse_config(config, stage_flags(parsed, job, flags))
+    for job, cli in parsed_stages(jobs, parsed, flags):
         print(f"# stage {job.key}" + "".join(f" · {key} from {source}" for key, source in job.takes.items()))
         plain = yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip()
         print((describe(cli, [], probe=not job.takes) if parsed.has("dry_run") else plain) + "\n")
     return 0
+
+
+def parsed_stages(
+    jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]
+) -> Iterator[tuple[Job, RLCLI]]:
+    """Each stage once: a later cycle differs in its budget and its products alone."""
+    first: dict[str, Job] = {}
+    for job in jobs:
+        first.setdefault(job.stage, job)
+    for job in first.values():
+        config = copy.deepcopy(job.config)
+        for dotted, source in job.takes.items():
+            set_key(config, dotted, f"product of {source}")
+        yield job, parse_config(config, stage_flags(parsed, job, flags))
+
+
+def check_stages(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> None:
+    """Refuses what the last stage would refuse before the first one has run for hours."""
+    for _ in parsed_stages(jobs, parsed, flags):
+        pass
 
 
 def stage_flags(parsed: Parsed, job: Job, flags: dict[str, list[str]]) -> Parsed:

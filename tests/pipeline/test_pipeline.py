@@ -123,6 +123,13 @@ def test_cycles(logs: Path, rl: Rl) -> None:
     assert all(bool((weights[name] == milestone[name]).all()) for name in milestone)
 
 
+def test_what_a_later_stage_would_refuse_is_refused_before_the_first_begins(logs: Path, rl: Rl) -> None:
+    config = pipeline(logs.parent, TRAIN, TUNE)
+    found = rl("fit", "--config", config, "--stages.tune.model.clipp", "0.1")
+    assert found.code == 2 and "did you mean 'clip'" in found.err
+    assert "stage" not in found.out and not any(logs.iterdir())
+
+
 def test_a_failing_stage_leaves_the_products_before_it(logs: Path, rl: Rl) -> None:
     broken = {**TUNE, "set": {"resume_mode": "warm_start", "data.init_args.env.id": "Acrobot-v1"}}
     done = rl("fit", "--config", pipeline(logs.parent, TRAIN, broken))
