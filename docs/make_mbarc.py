@@ -71,7 +71,7 @@ def product(log: FrameLog, folder: Path) -> str:
 
 def learn_world(
     frames: str, steps: int, length: int, game: EnvConfig = GAME, seed: int = 0, batch_size: int = 16,
-    sizes: dict[str, int] | None = None, **settings: Any,
+    sizes: dict[str, int] | None = None, half: bool = False, **settings: Any,
 ) -> NextFrame:  # fmt: skip
     torch.manual_seed(seed)
     data = FrameWindows(game, frames, length=length, batch_size=batch_size, holdout=0.0)
@@ -96,7 +96,8 @@ def learn_world(
     updates = steps // length
     for k in range(updates):
         model.progress = k / updates
-        model.update(pick(data.sample(1), 0))
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):  # as `--trainer.precision bf16-mixed` does
+            model.update(pick(data.sample(1), 0))
     return model.eval()
 
 
