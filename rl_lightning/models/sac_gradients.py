@@ -72,12 +72,17 @@ def _actor_tensors(actor: SquashedGaussianActor) -> list[Tensor]:
 def _members(tensors: Sequence[Tensor]) -> list[Layers]:
     """The layers of each member, from weights [E, I, O] and biases [E, 1, O] in turns."""
     each = [t.unbind(0) if k % 2 == 0 else t.squeeze(1).unbind(0) for k, t in enumerate(tensors)]
-    return [[layer(*pair) for pair in zip(member[::2], member[1::2], strict=True)] for member in zip(*each)]  # noqa: B905
+    return [_pairs(member) for member in zip(*each, strict=True)]
 
 
 def _single(tensors: Sequence[Tensor]) -> list[Layers]:
     """Those of linear layers, whose weights are [O, I]."""
-    return [[layer(w.t(), b) for w, b in zip(tensors[::2], tensors[1::2], strict=True)]]
+    return [_pairs([t.t() if k % 2 == 0 else t for k, t in enumerate(tensors)])]
+
+
+def _pairs(tensors: Sequence[Tensor]) -> Layers:
+    """Layers from weights [I, O] and biases [O] in turns."""
+    return [layer(weight, bias) for weight, bias in zip(tensors[::2], tensors[1::2], strict=True)]
 
 
 class _Views:
