@@ -3,7 +3,7 @@
     python docs/make_mbarc_pong.py --seeds 3
 
 Every second pixel of the playing field (80 x 80), 102,400 steps of a player that follows the ball half of the time and
-else keeps an action for a while, so that balls fly in all directions; 14,000 gradient steps of 8 single frames each,
+else keeps an action for a while, so that balls fly in all directions; 20,000 gradient steps of 8 single frames each,
 products in bfloat16. Tracked: the dreamed ball is at most two pixels from the true one, in windows whose true ball is
 seen at every step, of this player and of one that never looks at the ball. Beside it, the ball left where it was, and
 one that flies straight on.
@@ -46,6 +46,8 @@ SETTINGS: dict[str, Any] = {
     "decay_steps": 1_000_000_000,
     "changed_weight": 10.0,
     "changed_schedule": Exponential(3.0, fraction=0.5),
+    "rare_weight": 10.0,
+    "surprise": 0.8,
     "input_noise": 0.0,
 }
 
@@ -142,7 +144,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     for name, value in (
-        ("steps", 14_000),
+        ("steps", 20_000),
         ("first", 0),
         ("seeds", 3),
         ("windows", 256),

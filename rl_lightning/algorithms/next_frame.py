@@ -18,6 +18,7 @@ from rl_lightning.functional.frames import (
     clipped_frame_loss,
     noisy_colors,
     noisy_frames,
+    rare_weights,
     true_frame_probability,
 )
 from rl_lightning.functional.rewards import CLASSES, class_balanced_weights, focal_loss, reward_label
@@ -28,6 +29,8 @@ from rl_lightning.models.provided import Provided
 from rl_lightning.networks.next_frame import Features
 from rl_lightning.networks.optim import Adafactor, OptimizerRecipe
 from rl_lightning.types import EnvSpec, FrameWindow
+
+RARE_REACH = 4  # pixels: about as far as small things move in a step
 
 
 class NextFrame(RLModule):
@@ -51,6 +54,9 @@ class NextFrame(RLModule):
             its place is not certain, where the likeliest class of every pixel would be the background.
         changed_schedule: How that weight changes over the run; null: it does not. Large at first it finds small things
             soon, smaller at the end it draws them as small as they are.
+        rare_weight: Weight of pixels near a colour that few pixels have, changed or not: a ball of four pixels then
+            counts as much as a paddle of forty, and is drawn no fatter for it. Palettes only.
+        rare_share: Share of all pixels below which a colour is rare.
         value_weight: Weight of the value's squared error.
         reward_loss: Of a reward head of the world's own: ce, or cbf (class-balanced focal loss).
         past: Steps that the world's memory is filled with before a window, if it has one.
@@ -62,6 +68,7 @@ class NextFrame(RLModule):
     action_kinds = ("discrete",)
     gradient_steps: Tensor
     class_weight: Tensor
+    rare: Tensor
 
     def __init__(
         self,
@@ -82,10 +89,16 @@ class NextFrame(RLModule):
         checked: int = 256,
         horizons: list[int] = [1, 5, 10, 25, 50],  # noqa: B006  (never mutated)
         changed_schedule: Schedule | None = None,
+        rare_weight: float = 1.0,
+        rare_share: float = 0.001,
     ) -> None:
         super().__init__(spec)
         if changed_weight <= 0.0:
             raise ConfigError(f"model.changed_weight is {changed_weight}; it is a weight above 0")
+        if rare_weight <= 0.0:
+            raise ConfigError(f"model.rare_weight is {rare_weight}; it is a weight above 0")
+        if not 0.0 < rare_share <= 1.0:
+            raise ConfigError(f"model.rare_share is {rare_share}; it is a share above 0, of at most 1")
         if reward_loss not in ("ce", "cbf"):
             raise ConfigError(f"model.reward_loss is '{reward_loss}'; choose ce or cbf")
         self.world = (network or NextFramePredictor()).build(spec)
@@ -94,17 +107,25 @@ class NextFrame(RLModule):
         self.gamma, self.decay_steps, self.input_noise = gamma, decay_steps, input_noise
         self.target_clip, self.changed_weight = target_clip, changed_weight
         self.changed_schedule = changed_schedule or Constant()
+        if rare_weight != 1.0 and not self.world.colors:
+            raise ConfigError(
+                "model.rare_weight knows colours by their index; with network.colors 0 leave it at 1"
+            )
+        self.rare_weight, self.rare_share = rare_weight, rare_share
         self.value_weight, self.reward_loss = value_weight, reward_loss
         self.past = past if self.world.state_size else 0
         self.checked, self.horizons = checked, list(horizons)
         self.register_buffer("gradient_steps", torch.zeros((), dtype=torch.int64))
         self.register_buffer("class_weight", torch.ones(CLASSES))
+        rare = torch.zeros(self.world.colors, dtype=torch.bool)  # told by the data, whenever a fit begins
+        self.register_buffer("rare", rare, persistent=False)
 
     def on_fit_start(self) -> None:
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
         if self.world.seen is not None:
-            seen = ranks.gather(data.colors_seen(self.world.colors).to(self.device))
-            self.world.seen.copy_(torch.stack(seen).any(0))
+            counts = torch.stack(ranks.gather(data.color_counts(self.world.colors).to(self.device))).sum(0)
+            self.world.seen.copy_(counts > 0)
+            self.rare.copy_(self.world.seen & (counts < self.rare_share * counts.sum()))
         if self.reward_loss == "cbf":
             self.class_weight.copy_(class_balanced_weights(data.reward_counts()))
 
@@ -133,7 +154,7 @@ class NextFrame(RLModule):
                 stack = world.push(stack, self._blot(self._shown(logits.detach(), target, truth)))
                 seen, state = _detached(found), None if state is None else state.detach()
         self.gradient_steps += length
-        metrics = {key: torch.stack([entry[key] for entry in history]).mean() for key in history[0]}
+        metrics = {key: torch.stack([entry[key] for entry in history]).mean(0) for key in history[0]}
         metrics["train/true_frames"] = torch.tensor(truth)
         metrics["train/gradient_steps"] = torch.tensor(float(length))
         return metrics
@@ -153,8 +174,12 @@ class NextFrame(RLModule):
         before = window.frame[:, t - 1] if t else window.stack[:, -window.frame.shape[2] :]
         much = self.changed_schedule.value(self.changed_weight, self.progress)
         weight = change_weights(window.frame[:, t], before, much)
+        if self.rare_weight != 1.0:
+            rare = rare_weights(window.frame[:, t], before, self.rare, self.rare_weight, RARE_REACH)
+            weight = rare if weight is None else weight * rare
         target = self.world.classes(window.frame[:, t])
-        frame = clipped_frame_loss(logits, target, self.target_clip, weight)
+        each = clipped_frame_loss(logits, target, self.target_clip, weight)
+        frame = each.mean()
         known = window.known[:, t].float()
         value = ((found.value - window.value[:, t]).square() * known).sum() / known.sum().clamp(min=1.0)
         latent = found.latent_loss / window.action.shape[1]
@@ -163,6 +188,7 @@ class NextFrame(RLModule):
             "train/frame_loss": frame.detach(),
             "train/value_loss": value.detach(),
             "train/latent_loss": latent.detach(),
+            "priority": each.detach(),
         }
         if self.world.reward is not None:
             told = self.world.reward(found.mid, found.fin)

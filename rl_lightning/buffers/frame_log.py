@@ -211,6 +211,7 @@ class FrameLog:
             past_stack=self.stack(back.flatten()).unflatten(0, (len(rows), past)),
             past_action=self.tensor("action")[back].long(),
             past_valid=torch.stack(valid[::-1], 1) if past else empty.bool(),
+            row=rows,
         )
 
     def neighbours(self) -> tuple[Tensor, Tensor]:
@@ -222,16 +223,16 @@ class FrameLog:
         later = paid[after.clamp(min=0)] & (after >= 0)
         return earlier, later
 
-    def colors_seen(self, colors: int) -> Tensor:
-        """Which of a palette's colours any frame holds.  [K] bool"""
-        seen = np.zeros(256, np.bool_)
+    def color_counts(self, colors: int) -> Tensor:
+        """Pixels of each of a palette's colours, in all frames.  [K]"""
+        counts = np.zeros(256, np.int64)
         for start in range(0, self.count, CHUNK):
-            seen[self.column("frame")[start : start + CHUNK]] = True
-        if seen[colors:].any():
+            counts += np.bincount(self.column("frame")[start : start + CHUNK].ravel(), minlength=256)
+        if counts[colors:].any():
             raise DataError(
-                f"frames of {self.spec.env_id} hold colour {int(seen.nonzero()[0][-1])}; network.colors is {colors}"
+                f"frames of {self.spec.env_id} hold colour {int(counts.nonzero()[0][-1])}; network.colors is {colors}"
             )
-        return torch.from_numpy(seen[:colors])
+        return torch.from_numpy(counts[:colors])
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Puts new rows into the store; what is returned names all segments."""

@@ -12,6 +12,7 @@ from rl_lightning.buffers.frame_files import check_spec, load_frames, read_about
 from rl_lightning.buffers.frame_log import FrameLog
 from rl_lightning.buffers.sampling import GroupDraw, MBARCSampler, RewardSampler
 from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.buffers.surprises import Surprises
 from rl_lightning.data.envs import EnvData
 from rl_lightning.data.module import RLData
 from rl_lightning.envs.make import EnvConfig, probe_spec
@@ -208,9 +209,9 @@ class RecordedFrames(RLData):
         label = reward_label(self.log.tensor("reward")[self.steps(held=False)])
         return torch.bincount(label, minlength=CLASSES)
 
-    def colors_seen(self, colors: int) -> Tensor:
-        """Which of the palette's colours any frame holds, held out or not.  [K] bool"""
-        return self.log.colors_seen(colors)
+    def color_counts(self, colors: int) -> Tensor:
+        """Pixels of each of the palette's colours, in all frames, held out or not.  [K]"""
+        return self.log.color_counts(colors)
 
     def collect_metrics(self) -> dict[str, float]:
         return super().collect_metrics() | {"collect/buffer_rows": float(len(self.log))}
@@ -240,6 +241,8 @@ class FrameWindows(RecordedFrames):
         batch_size: Windows of one update.
         updates_per_block: Updates made of one gather.
         holdout: Share of every collection, at its end, that no update sees.
+        surprise: How much more often windows are drawn that were foretold badly when they were last seen: in proportion
+            to their loss to this power; 0: all alike. What happens seldom is then seen again and again.
     """
 
     def __init__(
@@ -250,11 +253,14 @@ class FrameWindows(RecordedFrames):
         batch_size: int = 4,
         updates_per_block: int = 1,
         holdout: float = 0.05,
+        surprise: float = 0.0,
     ) -> None:
         super().__init__(env, frames, batch_size, updates_per_block, holdout)
         if length < 1:
             raise ConfigError(f"data.length is {length}; a window has at least one step")
-        self.length = length
+        if surprise < 0.0:
+            raise ConfigError(f"data.surprise is {surprise}; it is 0 or more")
+        self.length, self.surprise = length, surprise
 
     def prepare(self) -> None:
         starts = self.log.starts(self.length)
@@ -264,6 +270,7 @@ class FrameWindows(RecordedFrames):
                 f"{self.product}: every window of {self.length} steps touches held-out frames; lower data.holdout"
             )
         self.begin = own
+        self.surprises = Surprises(len(self.log), own, self.surprise) if self.surprise else None
 
     def _last(self, rows: Tensor) -> Tensor:
         """The last row of each window."""
@@ -273,7 +280,23 @@ class FrameWindows(RecordedFrames):
         return rows
 
     def rows(self, count: int) -> Tensor:
+        assert self.draw is not None
+        if self.surprises is not None:
+            return self.surprises(count, self.draw)
         return self.begin[torch.randint(len(self.begin), (count,), generator=self.draw)]
+
+    def feedback(self, block: Block, priorities: Tensor) -> None:
+        if self.surprises is not None:
+            self.surprises.put(block.batch.row.flatten(), priorities.flatten())
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        own = {} if self.surprises is None else {"surprises": self.surprises.state()}
+        return super().save(store) | own
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        if self.surprises is not None and "surprises" in state:
+            self.surprises.load(state["surprises"])
 
 
 class RewardSteps(RecordedFrames):

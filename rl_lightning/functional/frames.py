@@ -12,16 +12,29 @@ UNSEEN = -100  # class of a pixel that nothing is learned from
 
 
 def clipped_frame_loss(logits: Tensor, frame: Tensor, clip: float, weight: Tensor | None = None) -> Tensor:
-    """Cross-entropy per pixel; what is already below `clip` teaches nothing more.  [B, K, C, H, W], [B, C, H, W]"""
+    """Mean cross-entropy of the pixels of each frame; a pixel that is already below `clip` teaches nothing more.
+
+    [B, K, C, H, W], [B, C, H, W] -> [B]
+    """
     assert logits.shape[2:] == frame.shape[1:], (logits.shape, frame.shape)
     error = F.cross_entropy(logits, frame.long(), reduction="none", ignore_index=UNSEEN).clamp(min=clip)
     error = error - clip
-    return error.mean() if weight is None else (error * weight).mean()
+    return (error if weight is None else error * weight).flatten(1).mean(1)
 
 
 def change_weights(frame: Tensor, before: Tensor, weight: float) -> Tensor | None:
     """`weight` for pixels that changed, 1 for the others; None where all are alike."""
     return None if weight == 1.0 else torch.where(frame != before, weight, 1.0)
+
+
+def rare_weights(frame: Tensor, before: Tensor, rare: Tensor, weight: float, reach: int) -> Tensor:
+    """`weight` for pixels at most `reach` rows and columns from a rare colour, before or now; 1 for the others.
+
+    [B, C, H, W] indices of colours, twice, and [K] bool
+    """
+    there = (rare[frame.long()] | rare[before.long()]).float()
+    near = F.max_pool2d(there, 2 * reach + 1, 1, reach)
+    return 1.0 + (weight - 1.0) * near
 
 
 def true_frame_probability(steps: int, decay_steps: int) -> float:

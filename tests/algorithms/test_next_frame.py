@@ -1,5 +1,7 @@
 """A world and its reward head learn a small game; the whole cycle learns to play it without ever training in it."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from rl_lightning.models.frame_checks import reward_scores
 from rl_lightning.models.provided import load_provided
 from rl_lightning.networks import Adam
 from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.types import Block
 from tests.contracts.cases import Case
 
 GOOD = {"dropout": 0.0, "middle_dropout": 0.0, "bits": 0, "width": 16, "embedding": 6}
@@ -111,6 +114,52 @@ def test_the_weight_of_changes_follows_its_schedule(frames):
             found.append(float(model.model._losses(features, logits, window, 0)[1]["train/frame_loss"]))
     assert found[0] > found[1] > found[2] > 0.0
     assert found[0] - found[1] == pytest.approx(found[1] - found[2], rel=1e-3), "weights of 9, 5 and 1"
+
+
+def test_pixels_near_rare_colours_count_more(frames):
+    """Ball and paddle are one pixel of 25 each: with a share of 1/20 both are rare, with the usual one none is."""
+    given = {"network": {"levels": 1}, "rare_weight": 4.0}
+    none, both = (
+        fit(case(frames, **given, rare_share=share), RunConfig(updates=1)) for share in (0.001, 0.05)
+    )
+    assert not none.model.rare.any() and both.model.rare.tolist() == [False, True, True]
+    window = both.data.holdout_windows(16, 1)
+    assert window is not None
+    both.model.load_state_dict(none.model.state_dict())
+    with torch.no_grad():
+        features = none.model.world.features(window.stack, window.action[:, 0])
+        logits = none.model.world.frame_logits(features)
+        light, heavy = (run.model._losses(features, logits, window, 0)[1]["priority"] for run in (none, both))
+    assert heavy.shape == (16,) and bool((heavy > light).all()) and bool((heavy <= 4.0001 * light).all())
+    for wrong, said in (
+        ({"rare_weight": 0.0}, "a weight above 0"),
+        ({"rare_share": 0.0}, "a share above 0"),
+        ({"rare_weight": 2.0, "network": {"colors": 0}}, "network.colors 0"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            fit(case(frames, **wrong), RunConfig(updates=1))
+
+
+def test_windows_that_were_foretold_badly_are_drawn_more_often(frames):
+    often = case(frames)
+    done = fit(replace(often, data=partial(often.data, surprise=1.0, length=1)), RunConfig(updates=5))
+    data, chance = done.data, done.data.surprises.chance
+    judged = chance[data.begin] != 1.0
+    assert 100 < int(judged.sum()) <= 5 * 32, "windows that five batches saw"
+    batch = data.sample(2)
+    assert batch.row.shape == (2, 32) and torch.equal(
+        batch.stack, data.gather(batch.row.flatten(), 1).stack.view_as(batch.stack)
+    )
+    usual, rows = data.surprises.usual, data.begin[:64]
+    data.surprises.put(data.begin, torch.full((len(data.begin),), usual))
+    loss = torch.where(rows.view(2, 32) == rows[7], 20.0, 0.5) * usual
+    data.feedback(Block(data.gather(rows, 1), 2), loss)
+    found = torch.bincount(data.rows(20_000), minlength=len(chance)) / 20_000
+    expected = chance / chance.sum()
+    assert found[rows[7]].item() == pytest.approx(expected[rows[7]].item(), rel=0.2)
+    assert 15 < found[rows[7]] / found[data.begin[64:]].mean() < 25
+    with pytest.raises(ConfigError, match="0 or more"):
+        often.data(surprise=-1.0)
 
 
 def test_only_colours_that_frames_hold_are_foretold(frames):

@@ -93,8 +93,15 @@ WORLDS = [
     ),
     Case(
         "next-frame-remembers",
-        partial(FrameWindows, **given, length=3, batch_size=4, updates_per_block=4),
-        partial(NextFrame, network=RECIPE(reward_head="mean", state_size=2), decay_steps=4, checked=16),
+        partial(FrameWindows, **given, length=3, batch_size=4, updates_per_block=4, surprise=0.8),
+        partial(
+            NextFrame,
+            network=RECIPE(reward_head="mean", state_size=2),
+            decay_steps=4,
+            checked=16,
+            rare_weight=3.0,
+            rare_share=0.05,
+        ),
         (("world.",),),
         104,
         None,

@@ -22,7 +22,7 @@ def test_what_is_learned_well_enough_teaches_nothing():
     assert frames.clipped_frame_loss(logits, frame, 0.03).item() == pytest.approx(expected, rel=1e-5)
     assert frames.clipped_frame_loss(logits, frame, 0.0).item() == pytest.approx(np.log(3) / 2, rel=1e-5)
     logits.requires_grad_()
-    frames.clipped_frame_loss(logits, frame, 0.03).backward()
+    frames.clipped_frame_loss(logits, frame, 0.03).sum().backward()
     assert not logits.grad[..., 0].any() and logits.grad[..., 1].any()
 
 
@@ -41,9 +41,25 @@ def test_what_changed_may_count_more_and_is_drawn_although_unsure():
             optimizer.zero_grad()
             rows = logits.expand(3, -1, -1, -1, -1)
             weight = frames.change_weights(seen, torch.zeros_like(seen), counts)
-            frames.clipped_frame_loss(rows, seen, 0.0, weight).backward()
+            frames.clipped_frame_loss(rows, seen, 0.0, weight).mean().backward()
             optimizer.step()
         assert (logits.argmax(1) == drawn).all()
+
+
+def test_near_a_rare_colour_every_pixel_counts_more_changed_or_not():
+    frame, before = torch.zeros(2, 1, 5, 6, dtype=torch.uint8), torch.zeros(2, 1, 5, 6, dtype=torch.uint8)
+    frame[0, 0, 0, 0] = before[0, 0, 4, 5] = 2  # it was in one corner and is in another
+    frame[1] = 1  # not rare
+    weight = frames.rare_weights(frame, before, torch.tensor([False, False, True]), 5.0, 1)
+    expected = torch.ones(5, 6)
+    expected[:2, :2] = expected[3:, 4:] = 5.0
+    assert torch.equal(weight[0, 0], expected) and torch.equal(weight[1, 0], torch.ones(5, 6))
+
+
+def test_each_frame_has_its_own_loss():
+    logits, frame = torch.zeros(2, 3, 1, 1, 2), torch.tensor([[[[1, 2]]], [[[0, 0]]]])
+    logits[1, 0] = 20.0
+    assert frames.clipped_frame_loss(logits, frame, 0.0).tolist() == pytest.approx([np.log(3), 0.0], abs=1e-6)
 
 
 def test_noise_blots_out_a_share_with_the_background():
