@@ -34,11 +34,12 @@ STEPS, NEAR, HOLD, FOLLOWING = 10, 2.0, 8, 0.5
 PADDLE = 70  # its column
 UP, DOWN, FOLLOW = 2, 3, 6  # actions of the game, and one of ours
 # Nearly all of the loss is the paddles', which are larger and jump: pixels near the ball count tenfold, and windows that
-# were foretold badly, mostly turns, are seen again and again: there are 5,100 of them among 102,400, and seen once each they
-# are not learned. One halving: balls fly by even numbers of pixels, so that within a flight the cells see the same picture again. No eps
-# beside the small gradients of two pixels of 6,400; true frames as inputs: from its own, without a ball yet, it would
-# learn that balls vanish. Pixels that change count more at first, because a ball that may be at three places is at none
-# of them by each pixel's vote, and less at the end, so that balls are drawn as small as they are and can be read again.
+# were foretold badly, mostly turns, are seen again and again: seen once each, the 5,100 turns among 102,400 frames are not
+# learned. One halving: balls fly by even numbers of pixels, so that within a flight the cells see the same picture again.
+# No eps beside the small gradients of two pixels of 6,400; true frames as inputs: from its own, without a ball yet, it
+# would learn that balls vanish. Pixels that change count more at first, because a ball that may be at three places is at
+# none of them by each pixel's vote, and less at the end, so that balls are drawn as small as they are and can be read
+# again.
 SETTINGS: dict[str, Any] = {
     "batch_size": 8,
     "sizes": {"levels": 1, "middle": 5},
@@ -119,8 +120,15 @@ class Windows:
         self.truth, before = ball(self.held.frame), ball(self.held.stack[:, -2:, None])
         speed = before[:, 1:] - before[:, :1]
         path = torch.cat([before, self.truth], 1)
-        turns = path.diff(dim=1).diff(dim=1).abs() > 1.0  # a ball half out of the field seems to turn by less
-        self.turning = turns.any(-1).any(-1)
+        moves = path.diff(dim=1)
+        turns = moves.diff(dim=1).abs() > 1.0  # a ball half out of the field seems to turn by less
+        turning, back = turns.any(-1).any(-1), (moves[:, 1:, 1].sign() != moves[:, :-1, 1].sign()).any(-1)
+        self.kinds = {
+            "in flight": ~turning,
+            "turning": turning,
+            "at walls alone": turning & ~back,
+            "at a paddle": turning & back,
+        }
         ahead = torch.arange(1, STEPS + 1)[None, :, None]
         guesses = {
             "ball left": before[:, 1:].expand_as(self.truth),
@@ -132,11 +140,10 @@ class Windows:
     def judge(self, world: Any) -> str:
         dreamed = torch.cat([checks.roll(world, part, STEPS) for part in checks.pieces(self.held)])
         once = checks.one_step(world, self.held)["eval/changed_accuracy"]
-        found, turning = ball(dreamed), self.turning
-        parts = {"in flight": ~turning, "turning": turning}
+        found = ball(dreamed)
         last = [
             f"{tracked(found[some], self.truth[some])[-1]} of {int(some.sum())} {name}"
-            for name, some in parts.items()
+            for name, some in self.kinds.items()
         ]
         return f"{self.name} {tracked(found, self.truth)}; last {', '.join(last)}; changed pixels {once:.3f}"
 
