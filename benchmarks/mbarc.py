@@ -142,7 +142,6 @@ def windows(colors: int, length: int) -> FrameWindow:
         stack[:, None][:, :0],
         none.long(),
         none.bool(),
-        torch.arange(Size.batch),
     )
 
 
@@ -209,7 +208,7 @@ def train_plain(batches: int) -> float:
         found = net.net(rows.contiguous(), window.action[:, t], target, 1.0, 0.8, None)
         logits = net.frame_logits(found)
         loss = (
-            clipped_frame_loss(logits, window.frame[:, t], 0.03).mean()
+            clipped_frame_loss(logits, window.frame[:, t], 0.03)
             + found.value.square().mean()
             + found.latent_loss / 50
         )

@@ -35,7 +35,6 @@ from rl_lightning.models.next_frame import NextFramePredictor
 from rl_lightning.networks import Adam
 from rl_lightning.rollout.collect import Collector
 from rl_lightning.rollout.schedule import RunConfig
-from rl_lightning.types import Block
 
 GAME = EnvConfig("ALE/Freeway-v5", transforms=[AtariFrames(stride=4)])
 SAMPLERS = {
@@ -72,10 +71,10 @@ def product(log: FrameLog, folder: Path) -> str:
 
 def learn_world(
     frames: str, steps: int, length: int, game: EnvConfig = GAME, seed: int = 0, batch_size: int = 16,
-    sizes: dict[str, int] | None = None, half: bool = False, surprise: float = 0.0, **settings: Any,
+    sizes: dict[str, int] | None = None, half: bool = False, turning: float = 0.0, **settings: Any,
 ) -> NextFrame:  # fmt: skip
     torch.manual_seed(seed)
-    data = FrameWindows(game, frames, length, batch_size, holdout=0.0, surprise=surprise)
+    data = FrameWindows(game, frames, length, batch_size, holdout=0.0, turning=turning)
     data.configure(RunConfig(updates=steps), seed)
     recipe = NextFramePredictor(
         embedding=8,
@@ -97,10 +96,8 @@ def learn_world(
     updates = steps // length
     for k in range(updates):
         model.progress = k / updates
-        batch = data.sample(1)
         with torch.autocast("cpu", torch.bfloat16, enabled=half):  # as `--trainer.precision bf16-mixed` does
-            metrics = model.update(pick(batch, 0))
-        data.feedback(Block(batch, 1), metrics["priority"])
+            model.update(pick(data.sample(1), 0))
     return model.eval()
 
 

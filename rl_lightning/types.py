@@ -147,7 +147,6 @@ class FrameWindow(NamedTuple):
     )
     past_action: Tensor  # [B, K]
     past_valid: Tensor  # [B, K] bool, False before the episode's start
-    row: Tensor  # [B] where each window begins, to tell the data how it was foretold
 
 
 class ImaginedStep(NamedTuple):

@@ -18,6 +18,7 @@ from rl_lightning.functional.frames import (
     clipped_frame_loss,
     noisy_colors,
     noisy_frames,
+    rare_colors,
     rare_weights,
     true_frame_probability,
 )
@@ -125,7 +126,7 @@ class NextFrame(RLModule):
         if self.world.seen is not None:
             counts = torch.stack(ranks.gather(data.color_counts(self.world.colors).to(self.device))).sum(0)
             self.world.seen.copy_(counts > 0)
-            self.rare.copy_(self.world.seen & (counts < self.rare_share * counts.sum()))
+            self.rare.copy_(rare_colors(counts, self.rare_share))
         if self.reward_loss == "cbf":
             self.class_weight.copy_(class_balanced_weights(data.reward_counts()))
 
@@ -154,7 +155,7 @@ class NextFrame(RLModule):
                 stack = world.push(stack, self._blot(self._shown(logits.detach(), target, truth)))
                 seen, state = _detached(found), None if state is None else state.detach()
         self.gradient_steps += length
-        metrics = {key: torch.stack([entry[key] for entry in history]).mean(0) for key in history[0]}
+        metrics = {key: torch.stack([entry[key] for entry in history]).mean() for key in history[0]}
         metrics["train/true_frames"] = torch.tensor(truth)
         metrics["train/gradient_steps"] = torch.tensor(float(length))
         return metrics
@@ -178,8 +179,7 @@ class NextFrame(RLModule):
             rare = rare_weights(window.frame[:, t], before, self.rare, self.rare_weight, RARE_REACH)
             weight = rare if weight is None else weight * rare
         target = self.world.classes(window.frame[:, t])
-        each = clipped_frame_loss(logits, target, self.target_clip, weight)
-        frame = each.mean()
+        frame = clipped_frame_loss(logits, target, self.target_clip, weight)
         known = window.known[:, t].float()
         value = ((found.value - window.value[:, t]).square() * known).sum() / known.sum().clamp(min=1.0)
         latent = found.latent_loss / window.action.shape[1]
@@ -188,7 +188,6 @@ class NextFrame(RLModule):
             "train/frame_loss": frame.detach(),
             "train/value_loss": value.detach(),
             "train/latent_loss": latent.detach(),
-            "priority": each.detach(),
         }
         if self.world.reward is not None:
             told = self.world.reward(found.mid, found.fin)

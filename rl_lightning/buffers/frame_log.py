@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.errors import DataError, ResumeError
+from rl_lightning.functional.frames import mean_place
 from rl_lightning.types import EnvSpec, FrameWindow, Steps
 
 COLUMNS = {
@@ -211,7 +212,6 @@ class FrameLog:
             past_stack=self.stack(back.flatten()).unflatten(0, (len(rows), past)),
             past_action=self.tensor("action")[back].long(),
             past_valid=torch.stack(valid[::-1], 1) if past else empty.bool(),
-            row=rows,
         )
 
     def neighbours(self) -> tuple[Tensor, Tensor]:
@@ -233,6 +233,19 @@ class FrameLog:
                 f"frames of {self.spec.env_id} hold colour {int(counts.nonzero()[0][-1])}; network.colors is {colors}"
             )
         return torch.from_numpy(counts[:colors])
+
+    def turns(self, rare: Tensor) -> Tensor:
+        """Steps on which a thing of a rare colour moves otherwise than on the one before, by more than a pixel along
+        either axis of its mean place.  [K] bool -> [R] bool"""
+        before, after = self.tensor("before").long(), self.walk(0.99).after
+        frames, found = self.tensor("frame")[:, 0], torch.zeros(self.count, dtype=torch.bool)
+        for color in rare.nonzero()[:, 0].tolist():
+            place = torch.cat([mean_place(part == color) for part in frames.split(CHUNK)])
+            bend = (
+                place[after] - 2.0 * place + place[before]
+            )  # nothing is more than a pixel where it is not seen
+            found |= bend.abs().amax(-1) > 1.0
+        return found & (after >= 0) & (before != torch.arange(self.count))
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Puts new rows into the store; what is returned names all segments."""

@@ -12,15 +12,17 @@ from rl_lightning.buffers.frame_files import check_spec, load_frames, read_about
 from rl_lightning.buffers.frame_log import FrameLog
 from rl_lightning.buffers.sampling import GroupDraw, MBARCSampler, RewardSampler
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.buffers.surprises import Surprises
 from rl_lightning.data.envs import EnvData
 from rl_lightning.data.module import RLData
 from rl_lightning.envs.make import EnvConfig, probe_spec
 from rl_lightning.errors import ConfigError, DataError, ResumeError
+from rl_lightning.functional.frames import rare_colors
 from rl_lightning.functional.rewards import CLASSES, reward_label
 from rl_lightning.models.next_frame import frame_shape
 from rl_lightning.rollout.phases import Phase
 from rl_lightning.types import Block, FrameWindow
+
+PALETTE = 256  # an index is a byte
 
 
 def collections(product: str | None) -> int:
@@ -241,8 +243,9 @@ class FrameWindows(RecordedFrames):
         batch_size: Windows of one update.
         updates_per_block: Updates made of one gather.
         holdout: Share of every collection, at its end, that no update sees.
-        surprise: How much more often windows are drawn that were foretold badly when they were last seen: in proportion
-            to their loss to this power; 0: all alike. What happens seldom is then seen again and again.
+        turning: Share of the windows that is drawn from those in which a thing of a rare colour changes its course (a
+            ball off a wall), beside what chance brings: what happens seldom is seen again and again. Palettes only.
+        rare_share: Share of all pixels below which a colour is rare.
     """
 
     def __init__(
@@ -253,14 +256,18 @@ class FrameWindows(RecordedFrames):
         batch_size: int = 4,
         updates_per_block: int = 1,
         holdout: float = 0.05,
-        surprise: float = 0.0,
+        turning: float = 0.0,
+        rare_share: float = 0.001,
     ) -> None:
         super().__init__(env, frames, batch_size, updates_per_block, holdout)
         if length < 1:
             raise ConfigError(f"data.length is {length}; a window has at least one step")
-        if surprise < 0.0:
-            raise ConfigError(f"data.surprise is {surprise}; it is 0 or more")
-        self.length, self.surprise = length, surprise
+        for key, value in (("turning", turning), ("rare_share", rare_share)):
+            if not 0.0 <= value <= 1.0:
+                raise ConfigError(f"data.{key} is {value}; it is a share between 0 and 1")
+        if turning and frame_shape(self.spec)[0] > 1:
+            raise ConfigError("data.turning knows colours by their index; with frames in RGB leave it at 0")
+        self.length, self.turning, self.rare_share = length, turning, rare_share
 
     def prepare(self) -> None:
         starts = self.log.starts(self.length)
@@ -270,7 +277,21 @@ class FrameWindows(RecordedFrames):
                 f"{self.product}: every window of {self.length} steps touches held-out frames; lower data.holdout"
             )
         self.begin = own
-        self.surprises = Surprises(len(self.log), own, self.surprise) if self.surprise else None
+        self.turns = own[self._turning(own)] if self.turning else own[:0]
+
+    def _turning(self, rows: Tensor) -> Tensor:
+        """Whether something turns in the windows that begin at these rows.  [N] bool"""
+        rare = rare_colors(self.color_counts(PALETTE), self.rare_share)
+        turns, after = self.log.turns(rare), self.log.walk(0.99).after
+        found = torch.zeros(len(rows), dtype=torch.bool)
+        for _ in range(self.length):
+            found, rows = found | turns[rows], after[rows]
+        if not found.any():
+            raise DataError(
+                f"{self.product}: no colour of less than {self.rare_share:.2g} of all pixels changes its course; raise "
+                "data.rare_share, or set data.turning 0"
+            )
+        return found
 
     def _last(self, rows: Tensor) -> Tensor:
         """The last row of each window."""
@@ -280,23 +301,11 @@ class FrameWindows(RecordedFrames):
         return rows
 
     def rows(self, count: int) -> Tensor:
-        assert self.draw is not None
-        if self.surprises is not None:
-            return self.surprises(count, self.draw)
-        return self.begin[torch.randint(len(self.begin), (count,), generator=self.draw)]
-
-    def feedback(self, block: Block, priorities: Tensor) -> None:
-        if self.surprises is not None:
-            self.surprises.put(block.batch.row.flatten(), priorities.flatten())
-
-    def save(self, store: SegmentStore) -> dict[str, Any]:
-        own = {} if self.surprises is None else {"surprises": self.surprises.state()}
-        return super().save(store) | own
-
-    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
-        super().load(state, store)
-        if self.surprises is not None and "surprises" in state:
-            self.surprises.load(state["surprises"])
+        rows = self.begin[torch.randint(len(self.begin), (count,), generator=self.draw)]
+        if not self.turning:
+            return rows
+        turns = self.turns[torch.randint(len(self.turns), (count,), generator=self.draw)]
+        return torch.where(torch.rand(count, generator=self.draw) < self.turning, turns, rows)
 
 
 class RewardSteps(RecordedFrames):

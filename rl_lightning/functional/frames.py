@@ -12,19 +12,29 @@ UNSEEN = -100  # class of a pixel that nothing is learned from
 
 
 def clipped_frame_loss(logits: Tensor, frame: Tensor, clip: float, weight: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy of the pixels of each frame; a pixel that is already below `clip` teaches nothing more.
-
-    [B, K, C, H, W], [B, C, H, W] -> [B]
-    """
+    """Cross-entropy per pixel; what is already below `clip` teaches nothing more.  [B, K, C, H, W], [B, C, H, W]"""
     assert logits.shape[2:] == frame.shape[1:], (logits.shape, frame.shape)
     error = F.cross_entropy(logits, frame.long(), reduction="none", ignore_index=UNSEEN).clamp(min=clip)
     error = error - clip
-    return (error if weight is None else error * weight).flatten(1).mean(1)
+    return error.mean() if weight is None else (error * weight).mean()
 
 
 def change_weights(frame: Tensor, before: Tensor, weight: float) -> Tensor | None:
     """`weight` for pixels that changed, 1 for the others; None where all are alike."""
     return None if weight == 1.0 else torch.where(frame != before, weight, 1.0)
+
+
+def rare_colors(counts: Tensor, share: float) -> Tensor:
+    """Which colours are there, but have less than a share of all pixels.  [K] -> [K] bool"""
+    return (counts > 0) & (counts < share * counts.sum())
+
+
+def mean_place(there: Tensor) -> Tensor:
+    """Mean row and column of the pixels that are marked, NaN where none is.  [..., H, W] bool -> [..., 2]"""
+    marked = there.float()
+    rows, columns = (torch.arange(size, device=there.device).float() for size in there.shape[-2:])
+    place = torch.stack([marked.sum(-1) @ rows, marked.sum(-2) @ columns], -1)
+    return place / marked.sum((-2, -1))[..., None]
 
 
 def rare_weights(frame: Tensor, before: Tensor, rare: Tensor, weight: float, reach: int) -> Tensor:

@@ -24,7 +24,6 @@ from rl_lightning.models.frame_checks import reward_scores
 from rl_lightning.models.provided import load_provided
 from rl_lightning.networks import Adam
 from rl_lightning.rollout.schedule import RunConfig
-from rl_lightning.types import Block
 from tests.contracts.cases import Case
 
 GOOD = {"dropout": 0.0, "middle_dropout": 0.0, "bits": 0, "width": 16, "embedding": 6}
@@ -129,8 +128,11 @@ def test_pixels_near_rare_colours_count_more(frames):
     with torch.no_grad():
         features = none.model.world.features(window.stack, window.action[:, 0])
         logits = none.model.world.frame_logits(features)
-        light, heavy = (run.model._losses(features, logits, window, 0)[1]["priority"] for run in (none, both))
-    assert heavy.shape == (16,) and bool((heavy > light).all()) and bool((heavy <= 4.0001 * light).all())
+        light, heavy = (
+            float(run.model._losses(features, logits, window, 0)[1]["train/frame_loss"])
+            for run in (none, both)
+        )
+    assert light < heavy <= 4.0001 * light
     for wrong, said in (
         ({"rare_weight": 0.0}, "a weight above 0"),
         ({"rare_share": 0.0}, "a share above 0"),
@@ -140,26 +142,32 @@ def test_pixels_near_rare_colours_count_more(frames):
             fit(case(frames, **wrong), RunConfig(updates=1))
 
 
-def test_windows_that_were_foretold_badly_are_drawn_more_often(frames):
-    often = case(frames)
-    done = fit(replace(often, data=partial(often.data, surprise=1.0, length=1)), RunConfig(updates=5))
-    data, chance = done.data, done.data.surprises.chance
-    judged = chance[data.begin] != 1.0
-    assert 100 < int(judged.sum()) <= 5 * 32, "windows that five batches saw"
-    batch = data.sample(2)
-    assert batch.row.shape == (2, 32) and torch.equal(
-        batch.stack, data.gather(batch.row.flatten(), 1).stack.view_as(batch.stack)
+def test_windows_in_which_something_turns_are_drawn_as_often_as_asked(frames):
+    def drawn(**more):
+        often = case(frames)
+        given = partial(often.data, **{"rare_share": 0.05, **more})
+        data = fit(replace(often, data=given), RunConfig(updates=1)).data
+        return data, data.rows(20_000)
+
+    plain, rows = drawn()
+    data, turned = drawn(turning=0.5)
+    turns, after = data.log.turns(torch.tensor([False, True, True])), data.log.walk(0.99).after
+    path = [turned]
+    for _ in range(3):
+        path.append(after[path[-1]])
+    there = turns[torch.stack(path, 1)].any(1)
+    usual = float(torch.isin(rows, data.turns).float().mean())
+    assert 0.05 < usual < 0.9 and torch.equal(there, torch.isin(turned, data.turns))
+    assert float(there.float().mean()) == pytest.approx(0.5 + 0.5 * usual, abs=0.02)
+    assert bool(torch.isin(turned, plain.begin).all()), (
+        "no window leaves its episode or meets held-out frames"
     )
-    usual, rows = data.surprises.usual, data.begin[:64]
-    data.surprises.put(data.begin, torch.full((len(data.begin),), usual))
-    loss = torch.where(rows.view(2, 32) == rows[7], 20.0, 0.5) * usual
-    data.feedback(Block(data.gather(rows, 1), 2), loss)
-    found = torch.bincount(data.rows(20_000), minlength=len(chance)) / 20_000
-    expected = chance / chance.sum()
-    assert found[rows[7]].item() == pytest.approx(expected[rows[7]].item(), rel=0.2)
-    assert 15 < found[rows[7]] / found[data.begin[64:]].mean() < 25
-    with pytest.raises(ConfigError, match="0 or more"):
-        often.data(surprise=-1.0)
+    for wrong, error, said in (
+        ({"turning": 1.5}, ConfigError, "a share between 0 and 1"),
+        ({"turning": 0.5, "rare_share": 1e-6}, DataError, "raise data.rare_share, or set data.turning 0"),
+    ):
+        with pytest.raises(error, match=said):
+            drawn(**wrong)
 
 
 def test_only_colours_that_frames_hold_are_foretold(frames):

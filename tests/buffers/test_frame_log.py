@@ -167,6 +167,29 @@ def test_colours_that_frames_hold():
         log.color_counts(50)
 
 
+def test_a_step_turns_where_something_rare_leaves_its_course():
+    """A dot flies right, stays a step, flies on, and is gone; in the next episode another one flies down."""
+    one = [(0, 0), (0, 2), (0, 4), (0, 4), (0, 6), None, None]
+    log = FrameLog(EnvSpec("rl/Test-v0", (2, 8, 8), "uint8", "discrete", (), (2,), frames=2))
+    paths = [one, [(0, 0), (2, 0), (4, 0), (5, 0)]]
+    count = sum(len(path) for path in paths)
+    log._reserve(count)
+    log.count, row = count, 0
+    for path in paths:
+        for t, place in enumerate(path):
+            if place is not None:
+                log.column("frame")[row, 0, place[0], place[1]] = 9
+            log.column("before")[row] = row - (t > 0)
+            log.column("acted")[row] = t + 1 < len(path)
+            row += 1
+    rare = torch.zeros(256, dtype=torch.bool)
+    assert not log.turns(rare).any()
+    rare[9] = True
+    assert log.turns(rare).nonzero()[:, 0].tolist() == [2, 3], (
+        "a pixel less is no turn, nor is what cannot be seen"
+    )
+
+
 def test_a_hundred_thousand_steps_fit_a_gigabyte():
     atari = EnvSpec("ALE/Freeway-v5", (4, 105, 80), "uint8", "discrete", (), (3,), frames=4)
     assert FrameLog(atari, 102_400).nbytes() < 1e9  # zeros that are never touched cost no memory here

@@ -93,7 +93,9 @@ WORLDS = [
     ),
     Case(
         "next-frame-remembers",
-        partial(FrameWindows, **given, length=3, batch_size=4, updates_per_block=4, surprise=0.8),
+        partial(
+            FrameWindows, **given, length=3, batch_size=4, updates_per_block=4, turning=0.5, rare_share=0.05
+        ),
         partial(
             NextFrame,
             network=RECIPE(reward_head="mean", state_size=2),

@@ -22,7 +22,7 @@ def test_what_is_learned_well_enough_teaches_nothing():
     assert frames.clipped_frame_loss(logits, frame, 0.03).item() == pytest.approx(expected, rel=1e-5)
     assert frames.clipped_frame_loss(logits, frame, 0.0).item() == pytest.approx(np.log(3) / 2, rel=1e-5)
     logits.requires_grad_()
-    frames.clipped_frame_loss(logits, frame, 0.03).sum().backward()
+    frames.clipped_frame_loss(logits, frame, 0.03).backward()
     assert not logits.grad[..., 0].any() and logits.grad[..., 1].any()
 
 
@@ -41,7 +41,7 @@ def test_what_changed_may_count_more_and_is_drawn_although_unsure():
             optimizer.zero_grad()
             rows = logits.expand(3, -1, -1, -1, -1)
             weight = frames.change_weights(seen, torch.zeros_like(seen), counts)
-            frames.clipped_frame_loss(rows, seen, 0.0, weight).mean().backward()
+            frames.clipped_frame_loss(rows, seen, 0.0, weight).backward()
             optimizer.step()
         assert (logits.argmax(1) == drawn).all()
 
@@ -56,10 +56,20 @@ def test_near_a_rare_colour_every_pixel_counts_more_changed_or_not():
     assert torch.equal(weight[0, 0], expected) and torch.equal(weight[1, 0], torch.ones(5, 6))
 
 
-def test_each_frame_has_its_own_loss():
-    logits, frame = torch.zeros(2, 3, 1, 1, 2), torch.tensor([[[[1, 2]]], [[[0, 0]]]])
-    logits[1, 0] = 20.0
-    assert frames.clipped_frame_loss(logits, frame, 0.0).tolist() == pytest.approx([np.log(3), 0.0], abs=1e-6)
+def test_colours_are_rare_below_a_share_of_all_pixels():
+    counts = torch.tensor([950, 0, 49, 1])
+    assert frames.rare_colors(counts, 0.049).tolist() == [False, False, False, True], (
+        "not at it, and not where none is"
+    )
+    assert frames.rare_colors(counts, 0.05).tolist() == [False, False, True, True]
+
+
+def test_mean_place_by_hand():
+    there = torch.zeros(2, 3, 4, 5, dtype=torch.bool)
+    there[0, 1, 2, 3] = there[1, 2, 0, 1] = there[1, 2, 3, 2] = True
+    place = frames.mean_place(there)
+    assert place[0, 1].tolist() == [2.0, 3.0] and place[1, 2].tolist() == [1.5, 1.5]
+    assert place.isnan().all(-1).sum() == 4
 
 
 def test_noise_blots_out_a_share_with_the_background():
