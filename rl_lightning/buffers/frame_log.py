@@ -241,10 +241,8 @@ class FrameLog:
         frames, found = self.tensor("frame")[:, 0], torch.zeros(self.count, dtype=torch.bool)
         for color in rare.nonzero()[:, 0].tolist():
             place = torch.cat([mean_place(part == color) for part in frames.split(CHUNK)])
-            bend = (
-                place[after] - 2.0 * place + place[before]
-            )  # nothing is more than a pixel where it is not seen
-            found |= bend.abs().amax(-1) > 1.0
+            bend = place[after] - 2.0 * place + place[before]
+            found |= bend.abs().amax(-1) > 1.0  # False where it is not seen: NaN
         return found & (after >= 0) & (before != torch.arange(self.count))
 
     def save(self, store: SegmentStore) -> dict[str, Any]:

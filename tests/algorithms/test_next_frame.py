@@ -15,7 +15,7 @@ from rl_lightning.buffers.sampling import ClassBalancedSampler
 from rl_lightning.cli import main
 from rl_lightning.data import FrameWindows, RewardSteps, SimulatedData
 from rl_lightning.envs.make import EnvConfig, probe_spec
-from rl_lightning.envs.transforms import Indexed, Stack
+from rl_lightning.envs.transforms import AtariFrames, Indexed, Stack
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.experiments.runs import Run
 from rl_lightning.functional.frames import UNSEEN
@@ -168,6 +168,9 @@ def test_windows_in_which_something_turns_are_drawn_as_often_as_asked(frames):
     ):
         with pytest.raises(error, match=said):
             drawn(**wrong)
+    rgb = EnvConfig("ALE/Freeway-v5", transforms=[AtariFrames(pixels="rgb")])
+    with pytest.raises(ConfigError, match="with frames in RGB leave it at 0"):
+        FrameWindows(rgb, frames, turning=0.5)
 
 
 def test_only_colours_that_frames_hold_are_foretold(frames):
