@@ -71,10 +71,10 @@ def product(log: FrameLog, folder: Path) -> str:
 
 def learn_world(
     frames: str, steps: int, length: int, game: EnvConfig = GAME, seed: int = 0, batch_size: int = 16,
-    sizes: dict[str, int] | None = None, half: bool = False, turning: float = 0.0, **settings: Any,
+    sizes: dict[str, int] | None = None, half: bool = False, **settings: Any,
 ) -> NextFrame:  # fmt: skip
     torch.manual_seed(seed)
-    data = FrameWindows(game, frames, length, batch_size, holdout=0.0, turning=turning)
+    data = FrameWindows(game, frames, length=length, batch_size=batch_size, holdout=0.0)
     data.configure(RunConfig(updates=steps), seed)
     recipe = NextFramePredictor(
         embedding=8,
