@@ -71,10 +71,11 @@ def product(log: FrameLog, folder: Path) -> str:
 
 def learn_world(
     frames: str, steps: int, length: int, game: EnvConfig = GAME, seed: int = 0, batch_size: int = 16,
-    sizes: dict[str, int] | None = None, half: bool = False, **settings: Any,
+    sizes: dict[str, int] | None = None, half: bool = False, turning: float = 0.0, first: NextFrame | None = None,
+    **settings: Any,
 ) -> NextFrame:  # fmt: skip
     torch.manual_seed(seed)
-    data = FrameWindows(game, frames, length=length, batch_size=batch_size, holdout=0.0)
+    data = FrameWindows(game, frames, length=length, batch_size=batch_size, holdout=0.0, turning=turning)
     data.configure(RunConfig(updates=steps), seed)
     recipe = NextFramePredictor(
         embedding=8,
@@ -91,6 +92,8 @@ def learn_world(
     data.trainer = model.trainer = trainer
     data.setup("fit")
     model.on_fit_start()
+    if first is not None:
+        model.world.load_state_dict(first.world.state_dict())
     optimizer = model.configure_optimizers()
     model.raw_optimizers = lambda: [optimizer]  # type: ignore[method-assign]
     updates = steps // length

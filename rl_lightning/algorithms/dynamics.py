@@ -82,6 +82,7 @@ class Dynamics(RLModule):
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
         self.decay = [decay_factor * value for value in decay or default_decay(len(hidden) + 1)]
         self.bound_weight, self.holdout_rows = bound_weight, holdout_rows
+        self.members = members
         self.improvement, self.patience, self.termination = improvement, patience, termination
         self.register_buffer("stale", torch.zeros((), dtype=torch.int64))  # evaluations without improvement
 
@@ -96,10 +97,6 @@ class Dynamics(RLModule):
 
     def update(self, batch: Transitions) -> Metrics:
         """One step of all members on rows [B, ...], or on rows of their own [E, B, ...]."""
-        if batch.obs.ndim == 3 and len(batch.obs) != self.model.members:
-            raise ConfigError(
-                f"data.bootstrap is {len(batch.obs)} and model.members {self.model.members}: they must be equal"
-            )
         loss, metrics = self.loss(batch)
         step(self.raw_optimizers()[0], loss, self.max_grad_norm)
         return metrics

@@ -62,7 +62,7 @@ class FQE(RLModule):
         max_grad_norm: float | None = None,
     ) -> None:
         super().__init__(spec)
-        self.policy, self.stochastic = policy, stochastic
+        self.policy, self.stochastic, self.members = policy, stochastic, critics
         self.target_rate, self.gamma, self.lr = target_rate, gamma, lr
         self.optimizer, self.max_grad_norm = optimizer or Adam(), max_grad_norm
         width = flat_width(spec, "FQE")

@@ -34,6 +34,7 @@ class RLModule(LightningModule):
 
     gamma = 0.99
     n_step = 1
+    members = 0  # parts that may each be given rows of their own (data.bootstrap); 0: all learn from the same
     acts = True  # False: a model of something; it is assessed on held-out rows instead of played
     explores_in_evaluation = False
     action_kinds: tuple[str, ...] = ("continuous", "discrete", "multi_discrete")

@@ -3,7 +3,7 @@
 from rl_lightning.callbacks.alerts import Alerts
 from rl_lightning.callbacks.checkpoint import SaveCheckpoints
 from rl_lightning.callbacks.closing import Close
-from rl_lightning.callbacks.control import Control
+from rl_lightning.callbacks.control import Control, TellTime
 from rl_lightning.callbacks.debug import Debug
 from rl_lightning.callbacks.defaults import default_callbacks
 from rl_lightning.callbacks.dream import RecordDream
@@ -31,6 +31,7 @@ __all__ = [
     "RecordVideo",
     "SaveCheckpoints",
     "ShowDreams",
+    "TellTime",
     "default_callbacks",
     "make_loggers",
 ]

@@ -14,6 +14,21 @@ from rl_lightning import interrupt, ranks
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # the last is how a cluster warns
 
 
+class TellTime(Callback):
+    """Tells the schedule how long training takes, the same on all ranks. Runs first, so that all others know."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._began = time.monotonic()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        if schedule.run.max_time is not None:
+            schedule.seconds = ranks.from_rank_zero(time.monotonic() - self._began)
+
+
 class Control(Callback):
     """Stops the Trainer at the end of the block in which a budget is reached or a signal arrives.
 
@@ -27,13 +42,11 @@ class Control(Callback):
     def __init__(self, report: Callable[..., None] | None = None) -> None:
         self.report = report or (lambda **fields: None)
         self.caught: int | None = None
-        self._began = time.monotonic()
         self._reported = 0.0
         self._previous: dict[int, Any] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Here, because Lightning installs handlers of its own after on_fit_start."""
-        self._began = time.monotonic()
         for number in SIGNALS:
             self._previous[number] = signal.signal(number, self._catch)
 
@@ -45,9 +58,8 @@ class Control(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        self.caught, schedule.seconds = ranks.from_rank_zero((self.caught, time.monotonic() - self._began))
-        late = schedule.seconds >= schedule.run.max_seconds()
-        if schedule.finished or late or self.caught is not None:
+        self.caught = ranks.from_rank_zero(self.caught)
+        if schedule.finished or schedule.late or self.caught is not None:
             trainer.should_stop = True
         if time.monotonic() - self._reported > 5.0:
             self._reported = time.monotonic()

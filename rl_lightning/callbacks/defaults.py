@@ -9,7 +9,7 @@ from lightning.pytorch import Callback
 
 from rl_lightning.callbacks.checkpoint import SaveCheckpoints
 from rl_lightning.callbacks.closing import Close
-from rl_lightning.callbacks.control import Control
+from rl_lightning.callbacks.control import Control, TellTime
 from rl_lightning.callbacks.debug import Debug
 from rl_lightning.callbacks.dreams import ShowDreams
 from rl_lightning.callbacks.evaluation import Evaluate
@@ -29,10 +29,10 @@ def default_callbacks(
     resume_from: Path | None = None,
     changed: bool = False,
 ) -> list[Callback]:
-    """Emit, evaluate, decide whether to stop, save, close, show: each looks at what those before it found."""
+    """Time, emit, evaluate, decide whether to stop, save, close, show: each looks at what those before it found."""
     metrics, evaluation, control = EmitMetrics(log.every), Evaluate(str(folder)), Control(report)
     saving = SaveCheckpoints(str(folder), evaluation, str(resume_from) if resume_from else None, changed)
-    found: list[Callback] = [RecordData(report), metrics, evaluation]
+    found: list[Callback] = [TellTime(), RecordData(report), metrics, evaluation]
     if log.videos:
         found.append(RecordVideo(str(folder), log.videos))
     if log.dreams:

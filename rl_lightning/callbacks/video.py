@@ -30,7 +30,8 @@ class RecordVideo(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         data = trainer.datamodule  # type: ignore[attr-defined]
         before, self.seen = self.seen, data.schedule.now
-        if not crossed(before, self.seen, self.every) or not trainer.is_global_zero:
+        due = crossed(before, self.seen, self.every) and pl_module.acts  # other stages of a pipeline act
+        if not due or not trainer.is_global_zero:
             return
         env = data.render_env()
         try:

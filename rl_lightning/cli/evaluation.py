@@ -143,6 +143,10 @@ def play(words: list[str]) -> int:
     count, seed = parsed.integer("episodes", PLAY_EPISODES), parsed.integer("seed", PLAY_SEED, least=0)
     agent = load(parsed, "best", count)
     data, model = agent.cli.datamodule, agent.cli.model
+    if not model.acts:
+        raise ConfigError(
+            f"{type(model).__name__} does not act; what it is worth says: rl test {parsed.words[0]}"
+        )
     if parsed.get("render"):
         from rl_lightning.envs.make import make_envs
 

@@ -37,6 +37,7 @@ from rl_lightning.algorithms.ddp import AveragingDDP  # noqa: E402
 from rl_lightning.algorithms.module import RLModule  # noqa: E402
 from rl_lightning.callbacks.loggers import LogConfig  # noqa: E402
 from rl_lightning.cli.explain import explain  # noqa: E402
+from rl_lightning.cli.ranges import check_ranges  # noqa: E402
 from rl_lightning.data.module import RLData  # noqa: E402
 from rl_lightning.experiments.runs import redact  # noqa: E402
 from rl_lightning.heap import keep_pages  # noqa: E402
@@ -151,6 +152,7 @@ class RLCLI(LightningCLI):
             raise ConfigError(line) from error
         if self.config.seed_everything < 0:
             raise ConfigError(f"seed_everything is {self.config.seed_everything}; it must be 0 or more")
+        check_ranges(dict((self.config.model or {}).get("init_args") or {}))
 
     def _parse_ckpt_path(self) -> None:
         """Lightning would let a checkpoint's arguments beat the command line; ours never do."""

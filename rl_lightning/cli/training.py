@@ -180,5 +180,6 @@ class Training:
         if self.evaluation.best is not None:
             scores = f" · best {self.evaluation.best[1]:.1f} · last-10 mean {self.evaluation.last10:.1f}"
         name = name if self.run.folder.parent == logs_root() else str(self.run.folder)
-        following = f"rl play {name} · rl plot {name} · rl test {name}"
+        verbs = ("play", "plot", "test") if self.cli.model.acts else ("plot", "test")
+        following = " · ".join(f"rl {verb} {name}" for verb in verbs)
         return f"done: {done}{scores}\nrun:  {self.run.folder}\nnext: {following}"

@@ -13,7 +13,7 @@ from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.models.penalties import NoPenalty, Penalty
-from rl_lightning.models.provided import fingerprint, load_provided
+from rl_lightning.models.provided import fingerprint, load_provided, settings_of
 from rl_lightning.rollout.exploitation import promised, received
 from rl_lightning.rollout.imagine import Imagined, imagine, unsteady
 from rl_lightning.types import Block, Transitions
@@ -31,7 +31,7 @@ class ModelRolloutData(OfflineData):
         penalty_unit: What a penalty of 1 costs: one unit of reward, or one standard deviation of the data's rewards.
         outside_value: Value of being outside. A number ends an imagined episode at its first step below the penalty's
             threshold, as if all that followed were worth this (MOReL); null goes on there, and a penalty above the
-            reward of being alive then makes an early end attractive.
+            reward of being alive then makes an early end attractive. A penalty without a threshold knows no outside.
         action_noise: Most spread of noise on imagined actions; each row has a share of it, drawn evenly. It shows the
             critics what leaving the data costs where the policy itself hardly varies, as one cloned from an expert.
         horizon: Steps of an imagined rollout.
@@ -108,6 +108,7 @@ class ModelRolloutData(OfflineData):
         if self.draw is not None:
             return
         super().setup(stage)
+        self._check_scale()
         self.dynamics: Any = load_provided(self.product, "dynamics")
         self.penalty.setup()
         loaded = {"dynamics": (self.product, self.dynamics), "density": self.penalty.product()}
@@ -116,6 +117,20 @@ class ModelRolloutData(OfflineData):
         self.unit = reward_spread(self.train_rows()) if self.penalty_unit == "reward_std" else 1.0
         self.model_rows = RingBuffer(self.spec, 1, self.starts * self.horizon * self.retain)
         self.rolled_at = -1  # update of the newest rollout
+
+    def _check_scale(self) -> None:
+        """Recorded and imagined rewards lie in one batch: the model must have learned them as they are here."""
+        learned = settings_of(self.product, "data")
+        for key, own in (
+            ("reward_scale", self.reward_scale),
+            ("reward_shift", self.reward_shift),
+            ("rewards", None),
+        ):
+            if learned.get(key, own) != own:
+                raise ConfigError(
+                    f"{self.product} learned rewards with data.{key} {learned[key]}, this stage has {own}: "
+                    "give both the same"
+                )
 
     def batches(self, updates: int, hook: str) -> Block:
         self.roll_out_if_due()
@@ -140,8 +155,13 @@ class ModelRolloutData(OfflineData):
         )
         self.measured = dreamed.statistics() | {"imagine/buffer_rows": float(len(self.model_rows))}
 
-    def imagine(self, start: torch.Tensor, action_noise: float = 0.0) -> Imagined:
-        """Rollouts from states, where the policy lives; the rows come back to where data live."""
+    def imagine(
+        self, start: torch.Tensor, action_noise: float = 0.0, own: torch.Generator | None = None
+    ) -> Imagined:
+        """Rollouts from states, where the policy lives; the rows come back to where data live.
+
+        With a generator of its `own` it leaves training as it is.
+        """
         device, act = self.agent.device, self.agent.player()
         dreamed = imagine(
             self.dynamics.to(device),
@@ -149,8 +169,8 @@ class ModelRolloutData(OfflineData):
             start.to(device),
             self.horizon,
             self.termination,
-            self.noise,
-            self.explore,
+            own or self.noise,
+            own or self.explore,
             self.penalty,
             self.coefficient * self.unit,
             None if self.outside_value is None else self.agent.gamma * self.outside_value,
@@ -190,7 +210,7 @@ class ModelRolloutData(OfflineData):
         paid = None if self.env is None else received(self.env, act, start, self.horizon, own, scale, shift)
         if paid is not None:
             found |= {"received": float(paid.mean()), "exploitation": float((dreamed - paid).mean())}
-        found |= {k.removeprefix("imagine/"): v for k, v in self.imagine(start).statistics().items()}
+        found |= {k.removeprefix("imagine/"): v for k, v in self.imagine(start, own=own).statistics().items()}
         return {"imagination": found}
 
     def collect_metrics(self) -> dict[str, float]:

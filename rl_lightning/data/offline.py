@@ -94,8 +94,8 @@ class OfflineData(RLData):
         if self.draw is not None:
             return
         self.draw = self.generator("replay")
-        if stage == "fit" and getattr(self.agent, "n_step", 1) != 1:
-            raise ConfigError(f"{type(self).__name__} holds single transitions; set model.n_step to 1")
+        if stage == "fit":
+            self._check_learner()
         rows = self.dataset
         tuned = rows.reward if self.rewards is None else self.rewards.tune(rows)
         reward = tuned * self.reward_scale + self.reward_shift
@@ -109,6 +109,16 @@ class OfflineData(RLData):
             own = torch.Generator().manual_seed(derive(self.seed, "bootstrap"))
             shape = (self.bootstrap, len(self.train_index))
             self.resample = self.train_index[torch.randint(len(self.train_index), shape, generator=own)]
+
+    def _check_learner(self) -> None:
+        if getattr(self.agent, "n_step", 1) != 1:
+            raise ConfigError(f"{type(self).__name__} holds single transitions; set model.n_step to 1")
+        members = getattr(self.agent, "members", 0)
+        if self.bootstrap and self.bootstrap != members:
+            learns = f"has {members} members" if members else "learns from one stream of rows"
+            raise ConfigError(
+                f"data.bootstrap is {self.bootstrap}, but {type(self.agent).__name__} {learns}; set it to {members}"
+            )
 
     def _split(self, episode: Tensor) -> tuple[Tensor, Tensor]:
         """Rows to train on and rows held out. All ranks and all stages of a seed share them."""

@@ -40,6 +40,11 @@ class Dataset(NamedTuple):
     def episodes(self) -> int:
         return int(self.episode[-1]) + 1
 
+    @property
+    def broken_off(self) -> bool:
+        """Whether the last episode has no end."""
+        return self.about.get("read/last_episode") == "unfinished"
+
     def returns(self) -> Tensor:
         """Sum of rewards of each episode.  -> [episodes]"""
         total = torch.zeros(self.episodes, dtype=torch.float64)
@@ -55,7 +60,10 @@ class Dataset(NamedTuple):
         columns: dict[str, Any] = {
             name: part[:kept] for name, part in self._asdict().items() if isinstance(part, Tensor)
         }
-        return self._replace(**columns)
+        about = self.about
+        if kept < self.rows:  # what the file says of its last episode is not said of this one
+            about = {key: value for key, value in about.items() if key != "read/last_episode"}
+        return self._replace(**columns, about=about)
 
 
 def check_env(name: str, stored: EnvSpec, spec: EnvSpec) -> None:

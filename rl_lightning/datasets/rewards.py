@@ -26,15 +26,15 @@ class ReturnRange(RewardTuning):
     """Rewards times 1000 / (best return - worst return), as IQL and Diffusion-DICE have them for locomotion.
 
     Args:
-        legacy: Find returns as the originals do on D4RL's files: an episode ends where it terminates or after 1000
-            rows, whatever the file says of time limits.
+        legacy: Find returns as the originals do on D4RL's files: rows at a time limit are left out, and an episode ends
+            where it terminates or after 1000 of the rows that are left.
     """
 
     def __init__(self, legacy: bool = False) -> None:
         self.legacy = legacy
 
     def tune(self, rows: Dataset) -> Tensor:
-        returns = legacy_returns(rows) if self.legacy else rows.returns()
+        returns = legacy_returns(rows) if self.legacy else whole_returns(rows)
         spread = float(returns.max() - returns.min())
         if not spread > 0.0:
             raise DataError(
@@ -51,12 +51,20 @@ class GoalPenalty(RewardTuning):
         return torch.where(rows.reward > 0.0, 0.0, -1.0)
 
 
+def whole_returns(rows: Dataset) -> Tensor:
+    """Returns of the episodes; of a recording that broke off, without the last one, which would be the worst."""
+    returns = rows.returns()
+    return returns[:-1] if rows.broken_off and len(returns) > 1 else returns
+
+
 def legacy_returns(rows: Dataset) -> Tensor:
-    """Returns of stretches that end at a terminal or after 1000 rows; what is left over at the end counts, too."""
+    """Returns of stretches that end at a terminal or after 1000 rows; what is left over at the end does not count."""
+    kept = ~(rows.truncated & ~rows.terminated)
     found, total, length = [], 0.0, 0
-    for reward, terminated in zip(rows.reward.double().tolist(), rows.terminated.tolist(), strict=True):
+    pairs = zip(rows.reward[kept].double().tolist(), rows.terminated[kept].tolist(), strict=True)
+    for reward, terminated in pairs:
         total, length = total + reward, length + 1
         if terminated or length == LEGACY_STEPS:
             found.append(total)
             total, length = 0.0, 0
-    return torch.tensor([*found, total] if length or not found else found, dtype=torch.float64)
+    return torch.tensor(found or [total], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Products of other stages that a config names, by the hash of their weights. Needs no torch."""
+"""Products of other stages that a config names, by the hash of what they hold. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,25 +9,32 @@ from typing import Any
 from rl_lightning.errors import ResumeError
 
 
-def products_of(config: Any, key: str = "") -> dict[str, str]:
-    """Dotted key of every product in a config, and its hash; `init_args` is left out of the key."""
+def products_of(config: Any, key: str = "", kind: str = "digest") -> dict[str, str]:
+    """Dotted key of every product in a config, and its hash; `init_args` is left out of the key.
+
+    Args:
+        config: Where they are looked for.
+        key: Of the config itself.
+        kind: digest (of weights and frames), or sha256 (of the weights alone, as older records have it).
+    """
     found: dict[str, str] = {}
     if isinstance(config, dict):
         for name, value in config.items():
-            found |= products_of(value, key if name == "init_args" else f"{key}.{name}".lstrip("."))
+            found |= products_of(value, key if name == "init_args" else f"{key}.{name}".lstrip("."), kind)
     elif isinstance(config, list):
         for place, value in enumerate(config):
-            found |= products_of(value, f"{key}.{place}")
+            found |= products_of(value, f"{key}.{place}", kind)
     elif isinstance(config, str) and "/" in config and len(config) < 4096 and "\0" not in config:
-        digest = _digest(Path(config).expanduser())
+        digest = _digest(Path(config).expanduser(), kind)
         found = {key: digest} if digest else {}
     return found
 
 
-def _digest(place: Path) -> str:
+def _digest(place: Path, kind: str) -> str:
     for folder in (place, place / "product"):
         try:
-            return str(json.loads((folder / "product.json").read_text(encoding="utf-8"))["sha256"])
+            about = json.loads((folder / "product.json").read_text(encoding="utf-8"))
+            return str(about[kind] if kind in about else about["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return ""
@@ -41,9 +48,9 @@ def check_products(begun: Any, config: dict[str, Any], name: str) -> None:
         config: The run's config, with paths as they are now.
         name: Of the run.
     """
-    now = products_of(config)
+    now, weights = products_of(config), products_of(config, kind="sha256")
     for key, digest in begun.items() if isinstance(begun, dict) else ():
-        if key in now and now[key] != digest:
+        if key in now and digest not in (now[key], weights[key]):
             raise ResumeError(
                 f"run '{name}' was begun with another {key} ({str(digest)[:12]}, now {now[key][:12]}): it cannot go on "
                 f"exactly.\nPut the old one back, or begin anew from its weights: "

@@ -22,6 +22,8 @@ class CandidateFilter(ABC):
     def __init__(self, reduce: Literal["mean", "min", "first"] = "mean", pessimism: float = 0.0) -> None:
         if reduce not in ("mean", "min", "first"):
             raise ConfigError(f"filter: reduce is '{reduce}'; choose mean, min or first")
+        if pessimism and reduce != "mean":
+            raise ConfigError(f"filter: pessimism is taken off a mean; with reduce {reduce} leave it at 0")
         self.reduce, self.pessimism = reduce, pessimism
 
     def worth(self, q: Tensor) -> Tensor:  # [E, B, K] -> [B, K]

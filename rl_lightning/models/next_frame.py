@@ -292,6 +292,12 @@ class NextFramePredictor:
         timing: bool = True,
     ) -> None:
         _check(width=width, levels=levels, middle=middle, embedding=embedding, latent_width=latent_width)
+        for key, count in (("doublings", doublings), ("state_size", state_size)):
+            if count < 0:
+                raise ConfigError(f"network.{key} is {count}; it must not be negative")
+        for key, share in (("dropout", dropout), ("middle_dropout", middle_dropout), ("flip", flip)):
+            if not 0.0 <= share < 1.0:
+                raise ConfigError(f"network.{key} is {share}; it is at least 0, and below 1")
         if norm not in ("layer", "instance"):
             raise ConfigError(f"network.norm is '{norm}'; choose layer or instance")
         if reward_head not in (*HEADS, "none"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -50,6 +51,16 @@ def load_provided(path: str | Path, name: str) -> nn.Module:
     return model.eval().requires_grad_(False)
 
 
+def settings_of(path: str | Path, group: str) -> dict[str, Any]:
+    """What the stage that left a product was told of its `model` or `data`; nothing where the product does not say."""
+    folder = _folder(Path(path).expanduser())
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        return dict(config[group]["init_args"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return {}
+
+
 def fingerprint(model: nn.Module) -> str:
     """Of a module's weights: tells whether a product is the one that a run was begun with."""
     digest = hashlib.sha256()
@@ -59,10 +70,20 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
+def _folder(place: Path) -> Path:
+    return place / "product" if (place / "product" / "product.json").is_file() else place
+
+
 def _product(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    folder = place / "product" if (place / "product" / "product.json").is_file() else place
+    folder = _folder(place)
     try:
         about = json.loads((folder / "product.json").read_text())
+        with (folder / "weights.safetensors").open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if about.get("sha256", found) != found:
+            raise ResumeError(
+                f"{folder / 'weights.safetensors'}: damaged (its checksum differs from product.json)"
+            )
         return about.get("provides") or {}, load_file(folder / "weights.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
         raise ResumeError(f"{folder}: no product of a stage ({error})") from None

@@ -36,6 +36,7 @@ def _value(config: object, dotted: str) -> object:
 
 def _is(product: Path, digest: str) -> bool:
     try:
-        return bool(read_product(product)[2]["sha256"] == digest)
+        about = read_product(product)[2]
+        return bool(about.get("digest", about["sha256"]) == digest)
     except ResumeError:
         return False

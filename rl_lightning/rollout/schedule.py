@@ -99,7 +99,7 @@ class RunSchedule:
         self.evaluate_now = False  # a phase asked for an evaluation at the end of this block
         self.converged = False  # the model says that nothing more is to be gained
         self.progress = 0.0  # share of the budget that was spent when the current block began
-        self.seconds = 0.0  # since training began or went on, told by who ends a run that is late
+        self.seconds = 0.0  # since training began or went on, told if there is a budget of time
 
     @property
     def now(self) -> int:
@@ -120,6 +120,11 @@ class RunSchedule:
     @property
     def finished(self) -> bool:
         return self.converged or self.fraction >= 1.0 or (self.phases is not None and self.phases.finished)
+
+    @property
+    def late(self) -> bool:
+        """The time is over, whatever is left of the other budgets."""
+        return self.seconds >= self.run.max_seconds()
 
     @property
     def reason(self) -> str:

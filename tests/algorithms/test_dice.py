@@ -145,6 +145,8 @@ def test_max_takes_the_best_and_softmax_draws_by_value():
         q, draws
     ).tolist() == [2]
     assert MaxFilter("mean", pessimism=3.0).choose(q, draws).tolist() == [0]
+    with pytest.raises(ConfigError, match="taken off a mean"):
+        SoftmaxFilter(pessimism=3.0)  # its values are the first critic's
     many = q[:1].expand(1, 20_000, 3)
     found = torch.bincount(SoftmaxFilter(2.0).choose(many, draws), minlength=3) / 20_000
     assert torch.allclose(found, (q[0, 0] / 2).softmax(-1), atol=0.02)

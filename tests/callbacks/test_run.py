@@ -9,6 +9,7 @@ import pytest
 import torch
 from contracts.cases import BY_NAME
 from contracts.harness import column, differing, fit, metrics, weights
+from contracts.offline_cases import MODELS
 from lightning.pytorch import Callback
 
 from rl_lightning.callbacks import Control, LogConfig, default_callbacks
@@ -125,6 +126,14 @@ def test_wall_time_ends_the_run_too():
     began = time.monotonic()
     done = fit(PPO, RunConfig(env_steps=10**8, max_time=0.3 / 3600))
     assert 0.2 < time.monotonic() - began < 20 and done.data.schedule.env_step > 0
+
+
+def test_a_model_is_assessed_before_its_time_is_over(tmp_path):
+    """Else what it hands on are the weights it began with."""
+    run = RunConfig(updates=10**8, max_time=0.3 / 3600, eval_every=10**7)
+    done = fit(MODELS[0], run, folder=tmp_path)
+    assert [clock for clock, _ in done.evaluation.history] == [done.data.schedule.update]
+    assert done.model.best.holdout.isfinite().all()
 
 
 def test_updates_are_a_budget_too():

@@ -13,6 +13,10 @@ from .conftest import Rl
 CASES = [
     (["--model.lrr", "3"], "PPO has no option 'lrr'; did you mean 'lr'?"),
     (["--model.lr", "abc"], "model.lr: expected float, got abc"),
+    (["--model.lr", "-1"], "model.lr is -1.0; it must not be negative"),
+    (["--model.gamma", "1.5"], "model.gamma is 1.5; it lies between 0 and 1"),
+    (["--model.max_grad_norm", "-1"], "model.max_grad_norm is -1.0; it must be above 0"),
+    (["--model.epochs", "0"], "model.epochs is 0; it must be at least 1"),
     (["--data.num-envs", "1.5"], "data.num_envs: expected int, got 1.5"),
     (["--data.num_envs", "0"], "data.num_envs is 0"),
     (["--run.env_stepz", "3"], "run has no option 'env_stepz'; did you mean 'env_steps'?"),

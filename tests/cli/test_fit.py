@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from contracts.offline_cases import target_file
 
 from rl_lightning.cli import main
 from rl_lightning.experiments.runs import resolve
@@ -214,3 +215,19 @@ def test_seeds_make_a_group(rl: Rl, workdir: Path) -> None:
     ]
     assert sorted(names) == ["cartpole-1-s0", "cartpole-1-s1"]
     assert rl("plot", "cartpole-1").code == 0
+
+
+def test_a_model_that_does_not_act_is_neither_filmed_nor_played(rl: Rl, workdir: Path) -> None:
+    """Flags of a pipeline reach all its stages: a film is for those that act."""
+    rows = target_file(workdir / "rows.npz")
+    small = ["--model.members", "2", "--model.elites", "1", "--model.hidden", "[8]", "--data.bootstrap", "2"]
+    flags = ["--data.dataset", rows, "--updates", "20", "--log.videos", "10", "--log.tensorboard", "false"]
+    done = rl("fit", "--config", "gormpo/stages/dynamics", "--name", "model", *small, *flags)
+    assert done.code == 0, done.err
+    assert "rl test model" in done.out + done.err and "rl play" not in done.out + done.err
+    assert not (workdir / "lightning_logs" / "model" / "videos").exists()
+    played = rl("play", "model")
+    assert (played.code, played.err.strip()) == (
+        2,
+        "error: Dynamics does not act; what it is worth says: rl test model",
+    )

@@ -11,7 +11,15 @@ from contracts.cases import Case
 from contracts.left import assert_same, column, metrics, newest, state
 from lightning.pytorch import Callback, Trainer
 
-from rl_lightning.callbacks import Control, Evaluate, LogConfig, Phases, default_callbacks, make_loggers
+from rl_lightning.callbacks import (
+    Control,
+    Evaluate,
+    LogConfig,
+    Phases,
+    TellTime,
+    default_callbacks,
+    make_loggers,
+)
 from rl_lightning.callbacks.control import StopAt
 from rl_lightning.data import SequenceData
 from rl_lightning.rollout.schedule import RunConfig
@@ -64,7 +72,7 @@ def fit(
         generation = newest(folder) if resume else None
         if callbacks is None:
             callbacks = default_callbacks(folder, log, resume_from=generation)
-    callbacks = [Control()] if callbacks is None else callbacks
+    callbacks = [TellTime(), Control()] if callbacks is None else callbacks
     first = [*([Phases(phases)] if phases else []), *([StopAt(until)] if until is not None else [])]
     engine = Trainer(
         max_epochs=-1,

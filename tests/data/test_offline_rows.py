@@ -1,5 +1,7 @@
 """Recorded rows: what is held out, what a batch is made of, and what imagined rows are mixed in."""
 
+import hashlib
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -29,7 +31,14 @@ def ready(cls=OfflineData, seed=0, updates=1000, **given):
     data = cls(dataset=given.pop("dataset", FILE), **given)
     data.configure(RunConfig(updates=updates), seed)
     here = torch.device("cpu")
-    agent = SimpleNamespace(gamma=0.9, n_step=1, player=lambda: actor, progress=0.0, device=here)
+    agent = SimpleNamespace(
+        gamma=0.9,
+        n_step=1,
+        members=given.get("bootstrap", 0),
+        player=lambda: actor,
+        progress=0.0,
+        device=here,
+    )
     data.trainer = SimpleNamespace(lightning_module=agent, global_rank=0, world_size=1)
     data.setup("fit")
     return data
@@ -98,6 +107,51 @@ def test_a_changed_file_is_not_resumed():
     state = data.save(None)
     with pytest.raises(ResumeError, match="has changed"):
         data.load({**state, "sha256": "0" * 64}, None)
+
+
+@pytest.mark.parametrize(
+    ("members", "said"), [(0, "one stream of rows; set it to 0"), (7, "has 7 members; set it")]
+)
+def test_rows_of_their_own_are_for_members_alone(members, said):
+    data = OfflineData(FILE, bootstrap=2)
+    data.configure(RunConfig(updates=1), 0)
+    data.trainer = SimpleNamespace(
+        lightning_module=SimpleNamespace(members=members), global_rank=0, world_size=1
+    )
+    with pytest.raises(ConfigError, match=said):
+        data.setup("fit")
+
+
+def test_a_look_at_the_model_leaves_training_as_it_was():
+    data = imagined()
+    before = [g.get_state().clone() for g in (data.explore, data.noise, data.draw)]
+    data.examine(data.agent)
+    assert all(
+        torch.equal(a, g.get_state())
+        for a, g in zip(before, (data.explore, data.noise, data.draw), strict=True)
+    )
+
+
+def test_imagined_and_recorded_rewards_have_one_scale(tmp_path):
+    scaled = dynamics_product(tmp_path / "scaled")
+    (tmp_path / "scaled" / "config.yaml").write_text(
+        "data: {init_args: {reward_scale: 0.1, reward_shift: 0.0}}"
+    )
+    imagined(dynamics=scaled, reward_scale=0.1)
+    with pytest.raises(ConfigError, match=r"learned rewards with data.reward_scale 0.1, this stage has 1.0"):
+        imagined(dynamics=scaled)
+
+
+def test_a_damaged_product_is_refused(tmp_path):
+    folder = tmp_path / "model"
+    path = dynamics_product(folder)
+    about = json.loads((folder / "product.json").read_text())
+    digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
+    (folder / "product.json").write_text(json.dumps({**about, "sha256": digest}))
+    imagined(dynamics=path)
+    (folder / "product.json").write_text(json.dumps({**about, "sha256": "0" * 64}))
+    with pytest.raises(ResumeError, match="damaged"):
+        imagined(dynamics=path)
 
 
 def test_another_model_than_the_run_began_with_is_not_resumed(tmp_path):

@@ -39,13 +39,22 @@ def test_goals_cost_until_they_are_reached(tmp_path):
     assert GoalPenalty().tune(load_dataset(file)).tolist() == [-1, -1, 0, -1, -1]
 
 
-def test_legacy_returns_ignore_time_limits(tmp_path):
-    """999 rows without a flag, then the next episode: the original's stretch of 1000 takes one row of it."""
-    rewards = [1.0] * 1998
-    timeouts = [i % 999 == 998 for i in range(1998)]
-    rows = load_dataset(write(tmp_path / "cut.npz", rewards, [0] * 1998, timeouts))
-    assert rows.returns().tolist() == [999.0, 999.0]
-    assert legacy_returns(rows).tolist() == [1000.0, 998.0]
+def test_legacy_returns_are_those_of_the_originals(tmp_path):
+    """Episodes of 1000 rows lose the one at their time limit; stretches of 1000 then drift across their ends."""
+    rewards, timeouts = [1.0] * 3000, [i % 1000 == 999 for i in range(3000)]
+    rows = load_dataset(write(tmp_path / "cut.npz", rewards, [0] * 3000, timeouts))
+    assert rows.returns().tolist() == [1000.0] * 3
+    assert legacy_returns(rows).tolist() == [1000.0, 1000.0], "the 997 rows left over are no episode"
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_recording_that_breaks_off_is_not_the_worst_episode(tmp_path, legacy):
+    """Returns 6, 2, and one row of an episode that would have gone on."""
+    file = write(tmp_path / "broken.npz", [1, 2, 3, 2, -40], [0, 0, 1, 1, 0])
+    assert ReturnRange(legacy).tune(load_dataset(file)).tolist() == [250, 500, 750, 500, -10000]
+    alone = load_dataset(write(tmp_path / "alone.npz", [1, 2, 3], [0, 0, 0]))
+    assert legacy_returns(alone).tolist() == [3.0] and alone.broken_off
+    assert not load_dataset(file).first(2).broken_off
 
 
 def test_equal_returns_are_refused_with_a_way_out(tmp_path):

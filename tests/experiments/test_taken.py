@@ -32,5 +32,19 @@ def test_other_products_are_refused(tmp_path: Path) -> None:
     check_products(begun, config, "r")
     check_products(None, config, "r")  # a record of before
     product(tmp_path / "p", "new")
+    check_products({"data.dynamics": "new"}, config, "r")
     with pytest.raises(ResumeError, match=r"begun with another data.dynamics \(old, now new\)"):
+        check_products(begun, config, "r")
+
+
+def test_frames_count_as_much_as_weights(tmp_path: Path) -> None:
+    """A policy without weights leaves the same sha256 whatever it collected."""
+    folder = tmp_path / "p"
+    config = {"data": {"init_args": {"frames": product(folder, "same")}}}
+    begun_long_ago = products_of(config)
+    (folder / "product.json").write_text(json.dumps({"sha256": "same", "digest": "these"}))
+    begun = products_of(config)
+    check_products(begun_long_ago, config, "r")
+    (folder / "product.json").write_text(json.dumps({"sha256": "same", "digest": "others"}))
+    with pytest.raises(ResumeError, match=r"begun with another data\.frames"):
         check_products(begun, config, "r")

@@ -1,5 +1,6 @@
 """A pipeline's folder may be moved: what its stages took is found again, by hash."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def test_products_of_a_moved_pipeline_are_those_beside_the_stage(made: Path) -> 
     made.rename(moved)
     assert named(at_home(config, moved / "policy")) == str(moved / "dynamics" / "product")
     assert named(config) == str(made / "dynamics" / "product"), "the config that was given stays as it was"
+
+
+def test_what_holds_more_than_weights_is_found_by_all_of_it(made: Path) -> None:
+    config = {"data": {"init_args": {"dynamics": str(made / "dynamics" / "product")}}}
+    about = made / "dynamics" / "product" / "product.json"
+    write_json({**json.loads(about.read_text()), "digest": "with frames"}, about)
+    moved = made.parent.parent / "new"
+    made.rename(moved)
+    assert at_home(config, moved / "policy") == config, "the ledger took another"
+    Ledger(moved / "pipeline.json").set("policy", took={KEY: "with frames"})
+    assert named(at_home(config, moved / "policy")) == str(moved / "dynamics" / "product")
 
 
 def test_another_product_of_the_same_name_is_not_taken(made: Path) -> None:
