@@ -20,6 +20,21 @@ from rl_lightning.interrupt import BlockAbandoned
 from rl_lightning.rollout.schedule import crossed
 
 
+class Restore(Callback):
+    """Loads what a run goes on from. First of all callbacks: what does not fit is refused before a file is touched.
+
+    Args:
+        saving: The callback that knows where it goes on from.
+    """
+
+    def __init__(self, saving: SaveCheckpoints) -> None:
+        self.saving = saving
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Here, because the stream exists by now and nothing has been drawn from it yet."""
+        self.saving.restore(trainer, pl_module)
+
+
 class SaveCheckpoints(Callback):
     """Keeps the newest generations, the best weights and milestones; loads a generation when a run goes on.
 
@@ -38,6 +53,8 @@ class SaveCheckpoints(Callback):
         self.resume_from, self.changed = resume_from, changed
         self.seen = 0
         self.last_saved: tuple[int, int] | None = None  # clocks of the newest generation
+        self.restored: dict[str, Any] | None = None  # this rank's part of the generation
+        self.ready = False  # everything is loaded: from here on an exception is one of training
         self._saved_at = time.monotonic()
         self._last_bytes = 0
 
@@ -48,26 +65,30 @@ class SaveCheckpoints(Callback):
     def _store(self, rank: int) -> SegmentStore:
         return SegmentStore(self.generations.folder / "replay" / f"rank-{rank}")
 
-    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Here, because the stream exists by now and nothing has been drawn from it yet."""
+    def restore(self, trainer: Trainer, module: Any) -> None:
+        """Loads the generation that the run goes on from, if there is one."""
         self.store = self._store(trainer.global_rank)
-        self._saved_at = time.monotonic()
         if self.resume_from is None:
+            return
+        folder = Path(self.resume_from)
+        self.restored = read_file(folder / f"rank-{trainer.global_rank}.pt")
+        own = (
+            folder.parent == self.generations.folder
+        )  # else a run forked from another's takes its rows along
+        rows = self.store if own else SegmentStore(folder.parent / "replay" / f"rank-{trainer.global_rank}")
+        trainer.datamodule.load(self.restored["data"], rows)  # type: ignore[attr-defined]
+        module.load_metrics_state(self.restored["metrics"])
+
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """The last to change anything before the first block: random states are those of the checkpoint."""
+        self._saved_at, self.ready = time.monotonic(), True
+        if self.resume_from is None or self.restored is None:
             # Ranks share their first weights, and nothing random after that.
             seeding.seed_globals(trainer.datamodule.seed, "train", trainer.global_rank)  # type: ignore[attr-defined]
             self.save_last(trainer, pl_module)  # there is always one to go on from, and the disk was tried
             return
-        folder = Path(self.resume_from)
-        state = read_file(folder / f"rank-{trainer.global_rank}.pt")
-        if (
-            folder.parent != self.generations.folder
-        ):  # a run forked from another's checkpoint takes its rows along
-            self.store = SegmentStore(folder.parent / "replay" / f"rank-{trainer.global_rank}")
-        trainer.datamodule.load(state["data"], self.store)  # type: ignore[attr-defined]
-        if folder.parent != self.generations.folder:
-            self.store = self._store(trainer.global_rank)
-        pl_module.load_metrics_state(state["metrics"])
-        seeding.set_global_state(state["random"])
+        seeding.set_global_state(self.restored["random"])
+        self.restored, folder = None, Path(self.resume_from)
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         self._recall_best(schedule.clock)
         if self.generations.found()[-1:] == [folder] and not self.changed:
@@ -77,7 +98,8 @@ class SaveCheckpoints(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Keeps the weights as they are for a look; the last generation, not these, is what a run goes on from."""
-        if isinstance(exception, BlockAbandoned | KeyboardInterrupt) or not trainer.is_global_zero:
+        told = isinstance(exception, BlockAbandoned | KeyboardInterrupt)
+        if told or not self.ready or not trainer.is_global_zero:
             return
         with contextlib.suppress(OSError, ResumeError):
             crash = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lightning.pytorch import Callback
 
-from rl_lightning.callbacks.checkpoint import SaveCheckpoints
+from rl_lightning.callbacks.checkpoint import Restore, SaveCheckpoints
 from rl_lightning.callbacks.closing import Close
 from rl_lightning.callbacks.control import Control, TellTime
 from rl_lightning.callbacks.debug import Debug
@@ -29,10 +29,10 @@ def default_callbacks(
     resume_from: Path | None = None,
     changed: bool = False,
 ) -> list[Callback]:
-    """Time, emit, evaluate, decide whether to stop, save, close, show: each looks at what those before it found."""
+    """Load, time, emit, evaluate, decide whether to stop, save, close, show: each needs what those before it found."""
     metrics, evaluation, control = EmitMetrics(log.every), Evaluate(str(folder)), Control(report)
     saving = SaveCheckpoints(str(folder), evaluation, str(resume_from) if resume_from else None, changed)
-    found: list[Callback] = [TellTime(), RecordData(report), metrics, evaluation]
+    found: list[Callback] = [Restore(saving), TellTime(), RecordData(report), metrics, evaluation]
     if log.videos:
         found.append(RecordVideo(str(folder), log.videos))
     if log.dreams:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import yaml
 
 from rl_lightning.cli.compose import Config, compose
 from rl_lightning.cli.flags import Parsed, normalize, parse, seed_list
-from rl_lightning.cli.meet import launched, meet
+from rl_lightning.cli.meet import alone, launched, meet
 from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
 from rl_lightning.cli.provide import provide_data
 from rl_lightning.errors import ConfigError
@@ -25,12 +26,15 @@ from rl_lightning.experiments.runs import (
     Run,
     alive,
     claim,
+    group_of,
     logs_root,
     redact,
     redact_words,
     resolve,
 )
 from rl_lightning.experiments.taken import check_products
+
+GROUP_SEEDS = "RL_GROUP_SEEDS"  # tells a run of a group of all its seeds
 
 if TYPE_CHECKING:
     from rl_lightning.cli.lightning import RLCLI
@@ -58,7 +62,7 @@ def fit(words: list[str]) -> int:
         return run_group(normalize(words), name, stem_of(names, config), seeds, jobs)
     if name is not None and not for_show and "LOCAL_RANK" not in os.environ and not launched():
         refuse_used(name)
-    cli = parse_config(config, parsed)
+    cli = parse_config(config, parsed, small=parsed.has("debug"))
     if parsed.has("print_config"):
         print(yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip())
         return 0
@@ -74,9 +78,36 @@ def resume(words: list[str]) -> int:
     parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="resume")
     if len(parsed.words) != 1:
         raise ConfigError("rl resume takes one run; see them with: rl list")
+    refuse_modes(parsed)
+    if (members := group_of(parsed.words[0])) is not None:
+        from rl_lightning.cli.group import resume_group
+
+        return resume_group(parsed.words[0], members, words)
     run = resolve(parsed.words[0])
-    record = run.read()
     meet()
+    with alone(run):
+        return go_on(run, parsed)
+
+
+def refuse_modes(parsed: Parsed) -> None:
+    """`rl resume` goes on exactly; what else a checkpoint is good for is a new run."""
+    asked = [flag for flag in parsed.config_flags if flag.startswith(("--resume_mode=", "--ckpt_path="))]
+    if asked and asked != ["--resume_mode=exact"]:
+        name = parsed.words[0]
+        raise ConfigError(
+            f"rl resume goes on exactly, without {asked[0].partition('=')[0]}; a new run from its weights:\n"
+            f"{warm_start(resolve(name))}"
+        )
+
+
+def warm_start(run: Run, checkpoint: str | None = None) -> str:
+    """The command that begins a new run with the weights of another."""
+    source = run.folder if checkpoint is None else checkpoint
+    return f"rl fit --config {run.config_file} --ckpt_path {source} --resume_mode warm_start"
+
+
+def go_on(run: Run, parsed: Parsed) -> int:
+    record = run.read()
     refuse_running(run, record)
     check_imports(record, parsed)
     config = compose([str(run.config_file), *parsed.all("config")])
@@ -94,6 +125,11 @@ def resume(words: list[str]) -> int:
 
     which = parsed.get("checkpoint")
     generation = newest(run) if which in (None, "last") else run.checkpoint(which or "").parent
+    if not (generation / "meta.json").is_file():  # weights alone
+        raise ConfigError(
+            f"'{which}' holds weights, not a state to go on from exactly; a new run from them:\n"
+            f"{warm_start(run, str(run.checkpoint(which or '')))}"
+        )
     start = start_from(str(generation), "exact", parsed.has("reset_lr"))
     return train(cli, parsed, run.name, run.name, run, start, keep_config)
 
@@ -152,13 +188,13 @@ def is_first() -> bool:
     return ranks.first()
 
 
-def parse_config(config: Config, parsed: Parsed) -> RLCLI:
-    """The strict parse; from here on torch is loaded."""
+def parse_config(config: Config, parsed: Parsed, small: bool = False) -> RLCLI:
+    """The strict parse; from here on torch is loaded. `small`: a run of seconds, as --debug makes of new ones."""
     from rl_lightning.cli.lightning import RLCLI, allow_imports
 
     allow_imports(parsed.all("import"))
     cli = RLCLI(config, parsed.config_flags)
-    if parsed.has("debug"):
+    if small:
         from rl_lightning.cli.shrink import shrink
 
         shrink(cli.config, parsed.config_flags)
@@ -190,7 +226,7 @@ def train(
     provide_data(cli.config)
     cli.build()
     meet()
-    fresh = run is None and is_first()
+    begun, fresh = run is None, run is None and is_first()
     if run is None:
         run = join() or claim_once(name, stem)
     try:
@@ -203,7 +239,8 @@ def train(
         raise
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
     try:
-        return training.fit()
+        with alone(run) if begun else nullcontext():
+            return training.fit()
     except ConfigError:
         if (
             fresh and not run.generations()
@@ -230,6 +267,8 @@ def start_record_of(run: Run, saved: Config, parsed: Parsed, **more: Any) -> Non
 
     command = ["rl", "fit", *redact_words(parsed.raw)]
     record = new_record(saved, parsed.get("group"), command, torch.get_num_threads(), run.folder)
+    if seeds := os.environ.get(GROUP_SEEDS):
+        more["group_seeds"] = [int(seed) for seed in seeds.split(",")]
     run.update(**record, **more, imports=parsed.all("import"), pid=os.getpid(), host=os.uname().nodename)
 
 

@@ -10,10 +10,14 @@ import threading
 import time
 from typing import Any
 
-from rl_lightning.cli.flags import without
+from rl_lightning.cli.fit import GROUP_SEEDS
+from rl_lightning.cli.flags import parse, without
+from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name
-from rl_lightning.experiments.runs import Run, fresh_name, logs_root
+from rl_lightning.experiments.runs import Run, fresh_name, group_of, logs_root
+
+RL = [sys.executable, "-m", "rl_lightning.cli"]
 
 
 def run_group(words: list[str], name: str | None, stem: str, seeds: list[int], jobs: int) -> int:
@@ -23,27 +27,52 @@ def run_group(words: list[str], name: str | None, stem: str, seeds: list[int], j
     used = [member for member in members.values() if (logs_root() / member).exists()]
     if used:
         raise ConfigError(
-            f"run name '{used[0]}' is in use. Continue it with: rl resume {used[0]}\nor choose another --name"
+            f"run name '{used[0]}' is in use. Continue it with: rl resume {group}\nor choose another --name"
         )
     rest = without(words, ("seeds", "jobs", "name", "run.name", "seed", "seed_everything", "group"))
     cores = os.cpu_count() or 1
     if jobs > 1 and not any(word.startswith("--threads") for word in rest):
         rest += ["--threads", str(max(1, cores // jobs))]
-    fit = [sys.executable, "-m", "rl_lightning.cli", "fit"]
     commands = {
-        seed: [*fit, *rest, "--name", member, "--seed_everything", str(seed), "--group", group]
+        seed: [*RL, "fit", *rest, "--name", member, "--seed_everything", str(seed), "--group", group]
         for seed, member in members.items()
     }
-    codes = run_all(commands, jobs)
+    return finish(group, members, commands, jobs)
+
+
+def resume_group(group: str, runs: list[Run], words: list[str]) -> int:
+    """Goes on with every seed that is not finished, and begins those that never were; flags go to all of them."""
+    parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="resume")
+    records = {run.name: run.read() for run in runs}
+    first = next(iter(records.values()))
+    seeds = first.get("group_seeds") or [record["seed"] for record in records.values()]
+    members = {seed: f"{group}-s{seed}" for seed in seeds}
+    rest = without([word for word in words if word != group], ("jobs",))
+    commands: dict[int, list[str]] = {}
+    for seed, name in members.items():
+        if name not in records:
+            begun = without([str(word) for word in first["command"][2:]], ("name", "seed_everything"))
+            commands[seed] = [*RL, "fit", *begun, *rest, "--name", name, "--seed_everything", str(seed)]
+        elif rest or records[name].get("status") != "finished":
+            commands[seed] = [*RL, "resume", name, *rest]
+    return finish(group, members, commands, parsed.integer("jobs", 1))
+
+
+def finish(group: str, members: dict[int, str], commands: dict[int, list[str]], jobs: int) -> int:
+    """Runs the commands and says what the group is worth, and how it goes on where it was stopped."""
+    codes = run_all(commands, jobs, list(members))
     print(summary(group, members))
     failed = {seed: code for seed, code in codes.items() if code}
     if failed:
         listing = ", ".join(f"seed {seed} (exit {code})" for seed, code in failed.items())
-        print(f"not finished: {listing}", file=sys.stderr)
+        following = (
+            f"; go on with: rl resume {group}" if group_of(group) else ""
+        )  # nothing was begun: type it again
+        print(f"not finished: {listing}{following}", file=sys.stderr)
     return next(iter(failed.values()), 0)
 
 
-def run_all(commands: dict[int, list[str]], jobs: int) -> dict[int, int]:
+def run_all(commands: dict[int, list[str]], jobs: int, seeds: list[int]) -> dict[int, int]:
     """Exit code of every command. A signal goes to all that run; the rest is not started."""
     waiting = list(commands)
     running: dict[int, subprocess.Popen[str]] = {}
@@ -61,7 +90,7 @@ def run_all(commands: dict[int, list[str]], jobs: int) -> dict[int, int]:
         while running or (waiting and not stopped):
             while waiting and len(running) < jobs and not stopped:
                 seed = waiting.pop(0)
-                running[seed] = start(commands[seed], f"[s{seed}] " if jobs > 1 else "")
+                running[seed] = start(commands[seed], f"[s{seed}] " if jobs > 1 else "", seeds)
             for seed, process in list(running.items()):
                 if process.poll() is not None:
                     codes[seed] = process.returncode if process.returncode >= 0 else 128 - process.returncode
@@ -73,12 +102,13 @@ def run_all(commands: dict[int, list[str]], jobs: int) -> dict[int, int]:
     return codes | {seed: 128 + stopped[0] for seed in waiting if stopped}
 
 
-def start(command: list[str], prefix: str) -> subprocess.Popen[str]:
+def start(command: list[str], prefix: str, seeds: list[int]) -> subprocess.Popen[str]:
     """One child: with the terminal to itself, or with its lines marked when several share it."""
+    known = {**os.environ, GROUP_SEEDS: ",".join(map(str, seeds))}
     if not prefix:
-        return subprocess.Popen(command, text=True)
+        return subprocess.Popen(command, text=True, env=known)
     process = subprocess.Popen(
-        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=1
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=1, env=known
     )
 
     def copy() -> None:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rl_lightning.experiments.lock import Lock
+from rl_lightning.experiments.runs import Run
 
 
 def launched() -> bool:
@@ -35,3 +40,19 @@ def meet() -> None:
         world_size=environment.world_size(),
     )
     atexit.register(lambda: dist.destroy_process_group() if dist.is_initialized() else None)
+
+
+@contextmanager
+def alone(run: Run) -> Iterator[None]:
+    """While it lasts no other process trains this run; those that belong to this one are no others."""
+    lock = Lock(run)
+    if launched():
+        from rl_lightning import ranks
+
+        ranks.decide(lock.take)
+    elif "LOCAL_RANK" not in os.environ:
+        lock.take()
+    try:
+        yield
+    finally:
+        lock.leave()

@@ -22,7 +22,7 @@ from rl_lightning.cli.fit import (
     write_config,
 )
 from rl_lightning.cli.flags import Parsed
-from rl_lightning.cli.meet import meet
+from rl_lightning.cli.meet import alone, meet
 from rl_lightning.cli.provide import provide_data
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
     pipeline, flags = override(inline(config, find(names[0]).parent), parsed)
+    parsed.values["small"] = [str(parsed.has("debug"))]
     jobs = make_plan(pipeline, refuse_names)
     if parsed.has("print_config") or parsed.has("dry_run"):
         return show(jobs, parsed, flags)
@@ -51,8 +52,10 @@ def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
 
     run = join() or Run(Path(ranks.decide(claimed)))
     if is_first() and "flags" not in run.read():
-        run.update(flags=flags)  # they belong to the run: its resumption has them too
-    return run_jobs(run, jobs, parsed, flags)
+        # They belong to the run: its resumption has them too.
+        run.update(flags=flags, debug=parsed.has("debug"))
+    with alone(run):
+        return run_jobs(run, jobs, parsed, flags)
 
 
 def resume_pipeline(run: Run, config: Config, parsed: Parsed) -> int:
@@ -60,6 +63,7 @@ def resume_pipeline(run: Run, config: Config, parsed: Parsed) -> int:
     begun: dict[str, list[str]] = run.read().get("flags") or {}
     flags = {key: [*begun.get(key, []), *given.get(key, [])] for key in {"", *begun, *given}}
     jobs = make_plan(pipeline, refuse_names)
+    parsed.values["small"] = [str(run.read().get("debug", False))]
     check_stages(jobs, parsed, flags)
     return run_jobs(run, jobs, parsed, flags)
 
@@ -115,7 +119,7 @@ def parsed_stages(
         config = copy.deepcopy(job.config)
         for dotted, source in job.takes.items():
             set_key(config, dotted, f"product of {source}")
-        yield job, parse_config(config, stage_flags(parsed, job, flags))
+        yield job, parse_config(config, stage_flags(parsed, job, flags), parsed.has("small"))
 
 
 def check_stages(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> None:
@@ -155,12 +159,17 @@ def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[st
             print(text, flush=True)
 
     pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, shelf(), is_first())
+    before, begun = run.read().get("status"), read_text(run.folder / "pipeline.json")
     if is_first():
         run.update(status="running", pid=os.getpid(), host=os.uname().nodename)
     status = "failed"
     try:
         code = pipeline.run(parsed.get("from"), parsed.get("only"))
         status = "interrupted" if code else "finished"
+    except ConfigError:
+        if read_text(run.folder / "pipeline.json") == begun:  # refused before a stage began: all is as it was
+            status = str(before)
+        raise
     finally:
         if is_first():
             run.update(status=status)
@@ -168,12 +177,16 @@ def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[st
     return code
 
 
+def read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
 def fit_stage(run: Run, config: Config, parsed: Parsed, before: Path | None, title: str) -> int:
     """Trains one stage in its folder, going on from its own checkpoints if there are any."""
     from rl_lightning.cli.start import newest, start_from
     from rl_lightning.cli.training import Training
 
-    cli = parse_config(config, parsed)
+    cli = parse_config(config, parsed, parsed.has("small"))
     saved: dict[str, Any] = cli.plain()
     if any(run.generations()):
         start = start_from(str(newest(run)), "exact")

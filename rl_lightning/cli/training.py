@@ -14,7 +14,7 @@ import torch
 from lightning.pytorch.callbacks import LambdaCallback
 
 from rl_lightning import ranks
-from rl_lightning.callbacks import Control, Evaluate, default_callbacks, make_loggers
+from rl_lightning.callbacks import Control, Evaluate, SaveCheckpoints, default_callbacks, make_loggers
 from rl_lightning.callbacks.checkpoint import check_generation
 from rl_lightning.callbacks.generations import read_meta
 from rl_lightning.callbacks.loggers import log_hyperparams
@@ -80,6 +80,7 @@ class Training:
             callbacks.append(LambdaCallback(on_train_start=lambda *_: started()))
         self.control = next(item for item in callbacks if isinstance(item, Control))
         self.evaluation = next(item for item in callbacks if isinstance(item, Evaluate))
+        self.saving = next(item for item in callbacks if isinstance(item, SaveCheckpoints))
         self.trainer = cli.make_trainer(callbacks, loggers)
         if self.resume_from is not None:
             check_generation(self.resume_from, self.algorithm, list(data.spec), self.trainer.world_size)
@@ -98,7 +99,7 @@ class Training:
             self.run.update(**{"status": "running", **scores, "last10": self.evaluation.last10, **fields})
 
     def fit(self) -> int:
-        began = time.monotonic()
+        began, before = time.monotonic(), self.run.read()
         self.say(self.opening())
         self.report(pid=os.getpid())
         status = "failed"
@@ -125,12 +126,20 @@ class Training:
             self.explain_device(error)
             raise
         finally:
-            schedule = self.cli.datamodule.schedule
-            self.note_restarts()
-            with contextlib.suppress(OSError):  # a full disk was told of already, and better
-                self.report(status=status, env_step=schedule.env_step, update=schedule.update)
+            self.note(status, before)
         self.say(self.closing(code, time.monotonic() - began))
         return code
+
+    def note(self, status: str, before: dict[str, Any]) -> None:
+        """How it ended. Of a run that could not be loaded nothing is noted: its record stays as it was."""
+        with contextlib.suppress(OSError):  # a full disk was told of already, and better
+            if self.resume_from is not None and not self.saving.ready:
+                if self.first:
+                    self.run.replace(before)
+                return
+            schedule = self.cli.datamodule.schedule
+            self.note_restarts()
+            self.report(status=status, env_step=schedule.env_step, update=schedule.update)
 
     def note_restarts(self) -> None:
         """An env that could not be saved began a new episode: the run is no longer exact, and says so."""

@@ -57,6 +57,10 @@ class Run:
         """Sets fields of the record."""
         write_json(self.folder / RECORD, {**self.read(), **fields, "updated": now()})
 
+    def replace(self, record: dict[str, Any]) -> None:
+        """Puts a whole record back."""
+        write_json(self.folder / RECORD, record)
+
     def checkpoint(self, which: str = "best") -> Path:
         """The weights of this run: `best`, `last`, a milestone (step-20000), or any path."""
         folder = self.folder / "checkpoints"
@@ -143,6 +147,9 @@ def resolve(run: str) -> Run:
     for folder in (logs_root() / run, Path(run)):
         if folder.is_dir() and ((folder / RECORD).exists() or (folder / "config.yaml").exists()):
             return Run(folder)
+    if (members := group_of(run)) is not None:
+        listing = ", ".join(member.name for member in members)
+        raise ConfigError(f"'{run}' is a group of runs; name one of them: {listing}")
     names = [folder.name for folder in folders()]
     names += dict.fromkeys(re.sub(r"-s\d+$", "", name) for name in names)  # groups of seeds
     hint = did_you_mean(run, names) or "; see them with: rl list"
@@ -151,9 +158,15 @@ def resolve(run: str) -> Run:
 
 def resolve_group(name: str) -> list[Run]:
     """A run, or all runs of a group of seeds."""
-    members = [Run(folder) for folder in folders()]
-    members = [run for run in members if run.read().get("group") == name]
-    return sorted(members, key=lambda run: run.name) or [resolve(name)]
+    return group_of(name) or [resolve(name)]
+
+
+def group_of(name: str) -> list[Run] | None:
+    """The runs of a group of seeds, or None where `name` is none, or is a run itself."""
+    if (logs_root() / name / RECORD).is_file() or Path(name, RECORD).is_file():
+        return None
+    members = [run for run in map(Run, folders()) if run.read().get("group") == name]
+    return sorted(members, key=lambda run: run.name) or None
 
 
 def folders() -> list[Path]:
