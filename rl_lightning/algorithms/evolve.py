@@ -102,7 +102,7 @@ class EvolveController(RLModule):
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        numbers = self.best.expand(len(obs), -1)
+        numbers = self.best.expand(obs.shape[0], -1)  # `len` would be a constant to an exporter
         return member_step(self.world, self.map, numbers, obs, carry, self.use_cell)
 
     def players(self, numbers: Tensor) -> Players:

@@ -26,6 +26,7 @@ from rl_lightning.datasets.recipes import (
     NARROW_NOISE,
     POLICIES,
     LocalRecipe,
+    env_of_name,
     make_sparse,
     parse_recipe,
     sparse_rows,
@@ -243,6 +244,7 @@ def _player_of_run(parsed: Parsed, run: str) -> tuple[EnvConfig, list[Player]]:
         config = EnvConfig(id=str(parsed.get("env")))
     if config is None:
         raise ConfigError(f"run '{run}' has no env; give one with --env ID")
+    check_name(parsed.words[0], run, config.id)
     found = resolve(run)
     about = {
         "level": "run",
@@ -252,6 +254,13 @@ def _player_of_run(parsed: Parsed, run: str) -> tuple[EnvConfig, list[Player]]:
         "sha256": file_digest(found.checkpoint(which)),
     }
     return config, [Player(model.player(), model.initial_carry, about)]
+
+
+def check_name(name: str, run: str, env_id: str) -> None:
+    """A name that speaks of one env must not hold rows of another."""
+    meant = env_of_name(name)
+    if meant and meant != env_id:
+        raise ConfigError(f"{name}: the name says {meant}, but run '{run}' plays {env_id}; give another name")
 
 
 def from_replay(parsed: Parsed, run: Run) -> Raw:
@@ -266,6 +275,7 @@ def from_replay(parsed: Parsed, run: Run) -> Raw:
         )
     meta = read_meta(folder)
     spec = EnvSpec._make(tuple(value) if isinstance(value, list) else value for value in meta["spec"])
+    check_name(parsed.words[0], run.name, spec.env_id)
     parts = []
     for rank in range(meta["ranks"]):
         state = read_file(folder / f"rank-{rank}.pt")["data"]

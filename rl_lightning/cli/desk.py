@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rl_lightning.cli.flags import Parsed, parse
+from rl_lightning.cli.outputs import PICTURES, output_file
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.index import Index
 from rl_lightning.experiments.names import did_you_mean
@@ -23,6 +24,8 @@ NUMBERED = ("metrics", "threshold", "optimal", "against")
 def compare(words: list[str]) -> int:
     parsed = parse(words, (*NUMBERED, "format", "output"), ("plot",), command="compare")
     target = _plot_target(parsed)
+    if parsed.has("plot"):
+        target = output_file(str(target), target, PICTURES)
     result, _ = compared(parsed, "compare")
     form = parsed.get("format") or "table"
     if form in ("table", "text"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rl_lightning.cli.compose import compose
 from rl_lightning.cli.flags import Parsed, parse
 from rl_lightning.cli.options import OWN_SWITCHES
+from rl_lightning.cli.outputs import VIDEOS, output_file
 from rl_lightning.cli.results import note_result
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.experiments.runs import Run, now, resolve, write_json
@@ -58,6 +59,7 @@ def test(words: list[str]) -> int:
     parsed = parse(words, takes, (*OWN_SWITCHES, "noise"), config=True, command="test")
     if not parsed.words:
         raise ConfigError("rl test needs a run; see them with: rl list")
+    path = output_file(parsed.get("output"), last_stage(resolve(parsed.words[0])).folder / "test.json")
     agent = load(parsed, "best", TEST_EPISODES)
     trainer = agent.cli.make_trainer([], [], limit_test_batches=1)
     trainer.test(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
@@ -83,7 +85,7 @@ def test(words: list[str]) -> int:
     else:
         print(table(agent.title, model.assessed))
         result |= model.assessed
-    path = Path(parsed.get("output") or agent.run.folder / "test.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, result)
     print(path)
     return 0
@@ -140,6 +142,8 @@ def play(words: list[str]) -> int:
         from rl_lightning.cli.fit import check_display
 
         check_display(parsed.get("render") or "")
+    folder = last_stage(resolve(parsed.words[0])).folder
+    path = output_file(parsed.get("output"), folder / "videos" / "play.mp4", VIDEOS)
     count, seed = parsed.integer("episodes", PLAY_EPISODES), parsed.integer("seed", PLAY_SEED, least=0)
     agent = load(parsed, "best", count)
     data, model = agent.cli.datamodule, agent.cli.model
@@ -160,16 +164,14 @@ def play(words: list[str]) -> int:
     finally:
         envs.close()
     if not parsed.get("render") and not parsed.has("no_video"):
-        print(film(agent, seed, parsed.get("output")))
+        print(film(agent, seed, path))
     return 0
 
 
-def film(agent: Agent, seed: int, output: str | None) -> str:
-    """An mp4 of one episode; an env that cannot draw is no reason to fail."""
+def film(agent: Agent, seed: int, path: Path) -> str:
+    """A video of one episode; an env that cannot draw is no reason to fail."""
     from rl_lightning.rollout.video import record_episode, write_video
 
-    assert agent.run is not None
-    path = Path(output) if output else agent.run.folder / "videos" / "play.mp4"
     try:
         env = agent.cli.datamodule.render_env()
         try:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
+import shutil
+import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -34,12 +40,15 @@ def export_policy(words: list[str]) -> int:
     assert agent.run is not None
     kind = parsed.get("format") or "onnx"
     folder = Path(parsed.get("output") or agent.run.folder / "export")
-    folder.mkdir(parents=True, exist_ok=True)
+    if folder.is_file():
+        raise ConfigError(f"--output {folder}: is a file; a policy takes a folder")
     model, data = agent.cli.model, agent.cli.datamodule
     if not getattr(type(model), "acts", True):
         raise ConfigError(f"{type(model).__name__} does not act; there is no policy to export")
     about = description(data, agent.title)
+    why = None
     if kind == "safetensors":
+        folder.mkdir(parents=True, exist_ok=True)
         paths = [write_weights(model, folder, about)]
         said = "read back bit for bit"
     else:
@@ -47,11 +56,12 @@ def export_policy(words: list[str]) -> int:
             model, data.spec, getattr(vars(data).get("env"), "rescale_actions", True)
         ).eval()
         rows = observations(data, ROWS)
-        paths = [write_onnx(policy, rows, folder)]
-        said = parity(policy, rows, paths[0])
-        paths.append(write_script(policy, folder, about))
+        path, said = checked_onnx(policy, rows, folder)
+        why = why_no_script(data.spec, about)
+        paths = [path] if why else [path, write_script(policy, folder, about)]
     (folder / "policy.json").write_text(json.dumps(about, indent=2) + "\n")
-    print("\n".join([agent.title, *map(str, paths), f"checked: {said}"]))
+    lines = [agent.title, *map(str, paths), f"checked: {said}"]
+    print("\n".join([*lines, *([f"no play.py: {why}; policy.json says what is known of it"] if why else [])]))
     return 0
 
 
@@ -111,6 +121,8 @@ def description(data: Any, title: str) -> dict[str, Any]:
         "policy": title, "env": spec.env_id, "obs_shape": list(spec.obs_shape), "obs_dtype": spec.obs_dtype,
         "action": spec.action_kind, "action_shape": list(spec.action_shape), "action_mask": spec.action_mask,
         "transforms": transforms, "env_kwargs": dict(getattr(env, "kwargs", {}) or {}),
+        "max_episode_steps": getattr(env, "max_episode_steps", None), "action_repeat": spec.action_repeat,
+        "noise": getattr(env, "noise", None) is not None,
     }  # fmt: skip
 
 
@@ -146,37 +158,71 @@ def write_weights(model: Any, folder: Path, about: dict[str, Any]) -> Path:
     return path
 
 
-def write_onnx(policy: GreedyPolicy, rows: Tensor, folder: Path) -> Path:
-    """One file, any number of rows at a time."""
+def checked_onnx(policy: GreedyPolicy, rows: Tensor, folder: Path) -> tuple[Path, str]:
+    """Made and compared in a folder that goes away again: what does not act as ours leaves nothing behind."""
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     except ImportError:
         raise ConfigError("--format onnx needs it: pip install 'rl-lightning[onnx]'") from None
     path = folder / "policy.onnx"
+    with tempfile.TemporaryDirectory() as scratch:
+        made = Path(scratch) / path.name
+        try:
+            write_onnx(policy, rows, made)
+            said = parity(policy, rows, made)
+        except Exception as error:  # torch's exporter raises a dozen kinds, and so does what runs its files
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            raise ConfigError(
+                f"this policy has a part that ONNX cannot express: {first}\n"
+                "--format safetensors writes its weights"
+            ) from error
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.move(made, path)
+    return path, said
+
+
+def write_onnx(policy: GreedyPolicy, rows: Tensor, path: Path) -> None:
+    """One file, any number of rows at a time."""
     outputs = ["action", *(f"next_carry{i}" for i in range(policy.carries))]
+    # by tracing: `act` has no loops over data, and the exporter that reads the code takes half a minute for it
+    with silent_exporter(), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            policy, policy.inputs(rows[:2]), str(path), input_names=policy.names(), output_names=outputs,
+            dynamic_axes={name: {0: "batch"} for name in (*policy.names(), *outputs)}, dynamo=False,
+            opset_version=17, verbose=False,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def silent_exporter() -> Iterator[None]:
+    """Without the thousands of lines in which torch tells of a graph it cannot express.
+
+    They come from below Python, and torch switches them on anew each time; only where they go can be chosen.
+    """
+    torch._C._jit_set_onnx_log_output_stream(
+        "stderr"
+    )  # stdout would keep some back until it is no longer covered
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        # by tracing: `act` has no loops over data, and the exporter that reads the code takes half a minute for it
-        with contextlib.redirect_stdout(io.StringIO()), torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                policy, policy.inputs(rows[:2]), str(path), input_names=policy.names(), output_names=outputs,
-                dynamic_axes={name: {0: "batch"} for name in (*policy.names(), *outputs)}, dynamo=False,
-                opset_version=17, verbose=False,
-            )  # fmt: skip
-    except Exception as error:  # torch's exporter raises a dozen kinds
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise ConfigError(
-            f"this policy has a part that ONNX cannot express: {first}\n--format safetensors writes its weights"
-        ) from error
-    return path
+        os.dup2(nowhere, 2)
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def parity(policy: GreedyPolicy, rows: Tensor, path: Path) -> str:
     """The exported policy against ours, on rows that an env gave."""
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what it raises says the same as what it logs
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     known = {item.name for item in session.get_inputs()}
     inputs = policy.inputs(rows)
     with torch.no_grad():
@@ -186,20 +232,42 @@ def parity(policy: GreedyPolicy, rows: Tensor, path: Path) -> str:
     if policy.kind != "continuous":
         wrong = int((ours[0].numpy() != theirs[0]).sum())
         if wrong:
-            raise RLError(f"{path}: chooses another action on {wrong} of {len(rows)} observations")
+            raise RLError(f"it chooses another action on {wrong} of {len(rows)} observations")
         return f"the same action on {len(rows)} observations"
     difference = float(np.abs(ours[0].numpy() - theirs[0]).max())
     if not difference <= TOLERANCE * max(1.0, float(ours[0].abs().max())):
-        raise RLError(f"{path}: its actions differ by up to {difference:.2g}")
+        raise RLError(f"its actions differ by up to {difference:.2g}")
     return f"actions differ by at most {difference:.1g} on {len(rows)} observations"
+
+
+def why_no_script(spec: EnvSpec, about: dict[str, Any]) -> str | None:
+    """What a few lines could not do without us; None where Gymnasium alone makes the env that the policy knows."""
+    if about["transforms"]:
+        return f"observations go through {', '.join(about['transforms'])}"
+    if about["action_repeat"] > 1:
+        return f"each action is played {about['action_repeat']} times"
+    if about["noise"]:
+        return "the env has noise of ours"
+    if about["action_mask"]:
+        return f"{spec.env_id} says which actions are legal"
+    known = gymnasium.registry.get(spec.env_id)
+    if known is None or not str(known.entry_point).startswith("gymnasium."):
+        return f"{spec.env_id} is no env of Gymnasium's own"
+    env = gymnasium.make(spec.env_id, **about["env_kwargs"])
+    space, actions = env.observation_space, env.action_space
+    env.close()
+    if not isinstance(space, gymnasium.spaces.Box) or space.shape != tuple(spec.obs_shape):
+        return f"the policy sees other observations than {spec.env_id} gives"
+    if isinstance(actions, gymnasium.spaces.Discrete) and actions.start != 0:
+        return f"{spec.env_id} counts its actions from {actions.start}"
+    return None
 
 
 def write_script(policy: GreedyPolicy, folder: Path, about: dict[str, Any]) -> Path:
     """A few lines that play an episode with the exported policy, without us."""
-    kwargs = "".join(f", {key}={value!r}" for key, value in about["env_kwargs"].items())
-    note = (
-        f"  # observations first go through {', '.join(about['transforms'])}" if about["transforms"] else ""
-    )
+    limit = about["max_episode_steps"]
+    given = {**about["env_kwargs"], **({"max_episode_steps": limit} if limit else {})}
+    kwargs = "".join(f", {key}={value!r}" for key, value in given.items())
     carry = [list(part.shape[1:]) for part in policy.model.initial_carry(1)]
     row = f"np.asarray(obs, '{about['obs_dtype']}').reshape(1, *{about['obs_shape']})"
     plain = ["    action = policy.run(None, {'obs': " + row + "})[0]"]
@@ -211,7 +279,7 @@ def write_script(policy: GreedyPolicy, folder: Path, about: dict[str, Any]) -> P
     lines = [
         "import gymnasium, numpy as np, onnxruntime",
         "policy = onnxruntime.InferenceSession(__file__.replace('play.py', 'policy.onnx'))",
-        f"env = gymnasium.make({about['env']!r}{kwargs}){note}",
+        f"env = gymnasium.make({about['env']!r}{kwargs})",
         *(start if carry else []),
         "(obs, _), total, ended = env.reset(seed=0), 0.0, False",
         f"while not ended:  # observations are {about['obs_dtype']} {about['obs_shape']}",

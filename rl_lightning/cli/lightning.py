@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import yaml
@@ -54,6 +55,7 @@ ALLOWED = [
     *(f"lightning.pytorch.{part}" for part in ("callbacks", "loggers", "strategies", "profilers", "plugins")),
     "gymnasium.wrappers",
 ]
+LARGEST_SEED = 2**32 - 1  # NumPy's
 TRAINER_DEFAULTS: dict[str, Any] = {
     "max_epochs": -1,
     "devices": 1,
@@ -150,8 +152,8 @@ class RLCLI(LightningCLI):
             options = [action.dest for action in parser._actions]
             line = explain(message, {"model": RLModule, "data": RLData}, options)
             raise ConfigError(line) from error
-        if self.config.seed_everything < 0:
-            raise ConfigError(f"seed_everything is {self.config.seed_everything}; it must be 0 or more")
+        check_seed(self.config.seed_everything)
+        check_trainer(self.config.trainer)
         check_ranges(dict((self.config.model or {}).get("init_args") or {}))
 
     def _parse_ckpt_path(self) -> None:
@@ -208,6 +210,26 @@ class RLCLI(LightningCLI):
             return lightning.Trainer(**settings)
         except (ValueError, TypeError, RuntimeError, MisconfigurationException) as error:
             raise ConfigError(f"trainer: {str(error).splitlines()[0]}") from error
+
+
+def check_seed(seed: int) -> None:
+    if not 0 <= seed <= LARGEST_SEED:
+        said = "it must be 0 or more" if seed < 0 else f"it must be at most {LARGEST_SEED}"
+        raise ConfigError(f"seed_everything is {seed}; {said}")
+
+
+def check_trainer(trainer: Mapping[str, Any]) -> None:
+    """Our modules move their optimizers themselves: Lightning refuses to touch gradients, but only once it trains."""
+    clip, gathered = trainer.get("gradient_clip_val"), trainer.get("accumulate_grad_batches")
+    if clip:
+        raise ConfigError(
+            f"trainer.gradient_clip_val is {clip}; gradients are clipped by the model: --model.max_grad_norm {clip}"
+        )
+    if gathered not in (None, 1):
+        raise ConfigError(
+            f"trainer.accumulate_grad_batches is {gathered}; gradients are gathered by a callback: "
+            f"--trainer.callbacks Guard --trainer.callbacks.accumulate {gathered}"
+        )
 
 
 def data_parallel(settings: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from rl_lightning.cli import listing
 from rl_lightning.cli.flags import parse
+from rl_lightning.cli.outputs import PICTURES, output_file
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments import catalog
 from rl_lightning.experiments.names import did_you_mean
@@ -93,9 +93,8 @@ def plot(words: list[str]) -> int:
 
     metric = parsed.get("metric") or "eval/return"
     chosen = [run for members in choose(parsed.words).values() for run in members]
+    path = output_file(parsed.get("output"), chosen[0].folder / "curve.png", PICTURES)
     curves = [plots.read_curve(run, metric) for run in chosen]
     print(plots.in_characters(curves, metric))
-    output = parsed.get("output")
-    path = plots.save_png(curves, metric, Path(output) if output else chosen[0].folder / "curve.png")
-    print(f"\n{path}")
+    print(f"\n{plots.save_png(curves, metric, path)}")
     return 0

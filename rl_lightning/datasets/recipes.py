@@ -72,6 +72,13 @@ def parse_recipe(name: str) -> LocalRecipe:
     return LocalRecipe(match["env"], match["level"], match["transform"] or "")
 
 
+def env_of_name(name: str) -> str:
+    """The env that the name of a data set begins with, e.g. Hopper-v5 of local/hopper-mine; "" if none is known."""
+    own = name.removeprefix("local/")
+    found = [key for key in LOCAL_ENVS if own == key or own.startswith(f"{key}-")]
+    return LOCAL_ENVS[max(found, key=len)] if found else ""
+
+
 def sparse_rows(rows: int) -> int:
     """Rows to record so that about `rows` are left."""
     high = 1 - SPARSE_PERCENTILE / 100

@@ -70,7 +70,7 @@ class _StraightThrough(torch.autograd.Function):
     """One function instead of a dozen small steps, each way, in every step of an unroll."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, noise: Tensor, share: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, logits: Tensor, noise: Tensor | float, share: float) -> Tensor:  # type: ignore[override]
         probs = logits.softmax(-1)
         mixed = probs if share == 0.0 else probs * (1.0 - share) + share / logits.shape[-1]
         ctx.save_for_backward(probs)
@@ -86,8 +86,11 @@ class _StraightThrough(torch.autograd.Function):
         return (1.0 - ctx.share) * probs * centred, None, None
 
 
-def straight_through(logits: Tensor, noise: Tensor, share: float = 0.0) -> Tensor:
+def straight_through(logits: Tensor, noise: Tensor | float, share: float = 0.0) -> Tensor:
     """A one-hot draw whose gradient is that of the (mixed) probabilities. `noise` is Gumbel; 0 takes the likeliest."""
+    if torch.jit.is_tracing():  # to an exporter, rows made inside of a Function are as many as it was shown
+        mixed = unimix(logits, share) + noise
+        return F.one_hot(mixed.argmax(-1), logits.shape[-1]).to(logits.dtype)
     return _StraightThrough.apply(logits, noise, share)  # type: ignore[no-any-return]
 
 

@@ -177,7 +177,8 @@ class OneHot(ActionDistribution):
         return torch.cat([latent.straight_through(logits, extra, self.unimix) for logits, extra in pairs], -1)
 
     def mode(self, params: Tensor) -> Tensor:
-        return self.sample(params, torch.zeros_like(params))
+        hots = [latent.straight_through(logits, 0.0, self.unimix) for logits in params.split(self.sizes, -1)]
+        return torch.cat(hots, -1)
 
     def log_probs(self, params: Tensor) -> Tensor:
         return torch.cat([latent.unimix(logits, self.unimix) for logits in params.split(self.sizes, -1)], -1)

@@ -101,8 +101,8 @@ class ImageNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, maps: Tensor) -> Tensor:
-        last = maps.movedim(1, -1)
-        return F.layer_norm(last, last.shape[-1:], self.weight, self.bias, EPS).movedim(-1, 1)
+        last = maps.movedim(1, 3)
+        return F.layer_norm(last, (len(self.weight),), self.weight, self.bias, EPS).movedim(3, 1)
 
 
 class ConvEncoder(EncoderRecipe):

@@ -111,8 +111,7 @@ class CategoricalLatent(Latent):
         return math.straight_through(params.unflatten(-1, self.shape), noise, self.unimix).flatten(-2)
 
     def mode(self, params: Tensor) -> Tensor:
-        logits = params.unflatten(-1, self.shape)
-        return math.straight_through(logits, torch.zeros_like(logits), self.unimix).flatten(-2)
+        return math.straight_through(params.unflatten(-1, self.shape), 0.0, self.unimix).flatten(-2)
 
     def log_probs(self, params: Tensor) -> Tensor:
         return math.unimix(params.unflatten(-1, self.shape), self.unimix)

@@ -193,7 +193,7 @@ class BlockGRUNet(Core):
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             x = layer(x) + shared if k == 0 else layer(x)
             x = self.activation(norm(x))
-        grouped = self.gates(x).reshape(len(h), self.blocks, 3, -1)
-        reset, candidate, update = (part.reshape(len(h), -1) for part in grouped.unbind(2))
+        grouped = self.gates(x).unflatten(-1, (self.blocks, 3, -1))
+        reset, candidate, update = (part.flatten(1) for part in grouped.unbind(2))
         candidate = torch.tanh(torch.sigmoid(reset) * candidate)
         return torch.lerp(h, candidate.to(h.dtype), torch.sigmoid(update - 1.0).to(h.dtype))

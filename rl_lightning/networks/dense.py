@@ -146,6 +146,6 @@ class BlockLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:  # [B, I] -> [B, O]
-        grouped = x.reshape(len(x), self.blocks, -1).transpose(0, 1)
-        y = torch.bmm(grouped, self.weight).transpose(0, 1).reshape(len(x), -1)
+        grouped = x.unflatten(-1, (self.blocks, -1)).transpose(0, 1)
+        y = torch.bmm(grouped, self.weight).transpose(0, 1).flatten(1)
         return y if self.bias is None else y + self.bias

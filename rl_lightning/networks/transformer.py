@@ -34,7 +34,7 @@ class WindowBlock(nn.Module):
         """token [T, B, D], memory [W-1+T, B, D], visible [B, T, W-1+T] -> [T, B, D]"""
         query = self._by_head(self.query(self.query_norm(token)))  # [B, heads, T, D/heads]
         key, value = (self._by_head(part) for part in self.key_value(self.key_norm(memory)).chunk(2, -1))
-        scores = query @ key.mT * query.shape[-1] ** -0.5 + self._bias(len(token), len(memory))
+        scores = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5 + self._bias(len(token), len(memory))
         weights = scores.masked_fill(~visible.unsqueeze(1), float("-inf")).softmax(-1)
         token = token + self.out((weights @ value).permute(2, 0, 1, 3).flatten(2))
         return token + self.mix(self.mix_norm(token))
@@ -78,7 +78,8 @@ class WindowTransformerNet(Torso):
         return (self.embed.weight.new_zeros(batch, self.window - 1, self.out_dim + 1),)
 
     def step(self, obs: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
-        no_start = torch.zeros(1, len(obs), dtype=torch.bool, device=obs.device)
+        count = obs.shape[0]  # `len` is a constant to an exporter
+        no_start = torch.zeros(1, count, dtype=torch.bool, device=obs.device)
         features, carry = self.unroll(obs.unsqueeze(0), carry, no_start)
         return features.squeeze(0), carry
 

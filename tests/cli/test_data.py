@@ -155,6 +155,16 @@ def test_from_a_run(rl: Rl, trained: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "weights only" in rl("data", "make", "local/a-replay", "--run", "sac", "--checkpoint", "best").err
 
 
+@pytest.mark.parametrize("name", ["hopper-medium-replay", "hopper-mine", "detour-pixels-x"])
+def test_a_name_that_speaks_of_another_env(
+    rl: Rl, trained: Path, monkeypatch: pytest.MonkeyPatch, folders: Path, name: str
+) -> None:
+    monkeypatch.setenv("RL_LOGS", str(trained))
+    result = rl("data", "make", f"local/{name}", "--run", "sac", "--rows", "10")
+    assert result.code == 2 and "but run 'sac' plays Pendulum-v1" in result.err, result
+    assert len(result.err.splitlines()) == 1 and not list(folders.rglob("*.hdf5"))
+
+
 def test_publish_and_record(rl: Rl, trained: Path, monkeypatch: pytest.MonkeyPatch, folders: Path) -> None:
     monkeypatch.setenv("RL_LOGS", str(trained))
     published = rl("data", "publish", "sac", "--level", "medium", "--episodes", "1")

@@ -81,6 +81,33 @@ def test_compare_export_and_report(here: Rl, workdir: Path) -> None:
     assert here("compare", "tiny", "--against", "epoch").code == 3
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["play", "tiny", "--output", "x.txt"], "--output x.txt: takes a file that ends in .mp4"),
+        (["plot", "tiny", "--output", "p.xyz"], "--output p.xyz: takes a file that ends in .png"),
+        (
+            ["compare", "tiny", "--plot", "--output", "p.xyz"],
+            "--output p.xyz: takes a file that ends in .png",
+        ),
+        (["plot", "tiny", "--output", "cartpole.yaml/p.png"], "cartpole.yaml is no folder"),
+        (["test", "tiny", "--output", "."], "is a folder; give a file"),
+    ],
+)
+def test_no_work_is_done_for_a_file_that_cannot_be(here: Rl, words: list[str], reason: str) -> None:
+    done = here(*words)
+    assert done.code == 2 and reason in done.err and len(done.err.splitlines()) == 1, done
+    assert not done.out
+
+
+def test_folders_of_an_output_are_made(here: Rl, workdir: Path) -> None:
+    done = here("test", "tiny", "--episodes", "1", "--output", "new/deep/t.json")
+    assert done.code == 0, done.err
+    assert len(json.loads((workdir / "new/deep/t.json").read_text())["episodes"]) == 1
+    assert here("plot", "tiny", "--output", "new/p").code == 0
+    assert (workdir / "new/p.png").read_bytes().startswith(b"\x89PNG"), "no suffix stands for the first"
+
+
 def test_none_of_it_imports_torch(trained: Path, workdir: Path) -> None:
     lines = [
         ["list", "--filter", "model.gamma=0.9", "--filter", "train/loss>-9"], ["show", "tiny"],

@@ -1,0 +1,27 @@
+"""Files that a command is told to write: looked at before anything is done for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rl_lightning.errors import ConfigError
+
+VIDEOS = (".mp4", ".mkv", ".mov", ".avi")
+PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".webp")
+
+
+def output_file(given: str | None, default: Path, suffixes: tuple[str, ...] = ()) -> Path:
+    """Where to write: the default, or what was given if a file can be there. No suffix stands for the first."""
+    if not given:
+        return default
+    path = Path(given)
+    if suffixes and not path.suffix:
+        path = path.with_name(path.name + suffixes[0])
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise ConfigError(f"--output {given}: takes a file that ends in {', '.join(suffixes)}")
+    if path.is_dir():
+        raise ConfigError(f"--output {given}: is a folder; give a file")
+    blocked = next((parent for parent in path.parents if parent.exists()), Path())
+    if not blocked.is_dir():
+        raise ConfigError(f"--output {given}: {blocked} is no folder")
+    return path
