@@ -60,6 +60,13 @@ def test_a_budget_ends_phases(rl: Rl, workdir: Path) -> None:
     assert result.code == 0 and "2 updates done" in result.out, result
 
 
+def test_noise_on_discrete_actions_is_refused_before_anything_is_trained(rl: Rl, workdir: Path) -> None:
+    later = {"name": "noisy", "updates": 1, "exploration_noise": 0.1, **UPDATE}
+    result = rl("fit", "--config", config(workdir, {"updates": 1, **UPDATE}, later))
+    assert result.code == 2 and "phase 'noisy': exploration_noise needs continuous" in result.err, result
+    assert not list((workdir / "lightning_logs").glob("*")), "nothing was trained, nothing is left behind"
+
+
 def reached(err: str) -> int:
     return sum(line.startswith("phase ") for line in err.splitlines())
 
