@@ -9,6 +9,7 @@ from lightning.pytorch import Callback, Trainer
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.phases import PhaseCursor, parse_phases
+from rl_lightning.rollout.random_actor import check_noise
 
 
 class Phases(Callback):
@@ -32,6 +33,8 @@ class Phases(Callback):
         for phase in phases:
             if phase.controller not in ("agent", "random"):
                 pl_module.controller(phase.controller)
+            if phase.exploration_noise:
+                check_noise(pl_module.spec, f"phase '{phase.name}': exploration_noise")
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         if schedule.phases is None:
             schedule.phases = PhaseCursor(phases)

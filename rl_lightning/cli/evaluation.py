@@ -10,7 +10,7 @@ from rl_lightning.cli.compose import compose
 from rl_lightning.cli.flags import Parsed, parse
 from rl_lightning.cli.options import OWN_SWITCHES
 from rl_lightning.cli.outputs import VIDEOS, output_file
-from rl_lightning.cli.results import note_result
+from rl_lightning.cli.results import evaluated, note_result
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.experiments.runs import Run, now, resolve, write_json
 from rl_lightning.experiments.select import last_stage
@@ -65,7 +65,8 @@ def test(words: list[str]) -> int:
     trainer.test(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
     assert agent.run is not None
     model, data = agent.cli.model, agent.cli.datamodule
-    result: dict[str, Any] = {"checkpoint": agent.title, "made": now()}
+    settings = evaluated(agent.run, agent.cli, parsed)
+    result: dict[str, Any] = {"checkpoint": agent.title, "made": now(), "changed": settings.changed}
     if model.acts:
         episodes = played(agent)
         print(statistics(agent.title, episodes))
@@ -79,7 +80,7 @@ def test(words: list[str]) -> int:
             print(table("", more))
         result |= {**found, **more, "episodes": rows}
         which = agent.title.split(" · ")[1]
-        note_result(agent.run, agent.cli, which, found["mean"], found["length"], len(episodes))
+        note_result(agent.run, agent.cli, settings, which, found["mean"], found["length"], len(episodes))
         if parsed.has("noise"):
             result["noise"] = noise_grid(parsed, agent, len(episodes))
     else:

@@ -21,7 +21,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.changes import differences
 from rl_lightning.experiments.migrate import stamped
 from rl_lightning.experiments.names import check_run_name, slug
-from rl_lightning.experiments.record import new_record
+from rl_lightning.experiments.record import new_record, note_resume
 from rl_lightning.experiments.runs import (
     Run,
     alive,
@@ -164,7 +164,14 @@ def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None]
     if rates and not reset_lr:
         print("note: the checkpoint's learning rate stays; --reset_lr applies the new one", file=sys.stderr)
         config = with_rates_of(old, config)
-    return lambda: write_config(run, config)
+
+    def keep() -> None:
+        in_use = differences(old, redact(config))
+        if in_use:
+            note_resume(run, config, in_use)
+        write_config(run, config)
+
+    return keep
 
 
 def is_rate(name: str) -> bool:

@@ -2,57 +2,132 @@
 
 from __future__ import annotations
 
-from rl_lightning.cli.compose import compose
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rl_lightning.cli.compose import Config, compose
 from rl_lightning.cli.fit import check_imports, parse_config, start_record
 from rl_lightning.cli.flags import parse
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.reproduce import circumstances, first_difference
-from rl_lightning.experiments.runs import claim, redact, resolve
+from rl_lightning.experiments.record import FIRST_CONFIG
+from rl_lightning.experiments.reproduce import circumstances, continuations, first_difference, first_row
+from rl_lightning.experiments.runs import Run, claim, redact, resolve
+
+if TYPE_CHECKING:
+    from rl_lightning.cli.lightning import RLCLI
+
+
+class Span(NamedTuple):
+    """How much of a run is made again, on its own clock.
+
+    Args:
+        clock: env_step or update.
+        stop: Where the new run ends.
+        reached: Where the old one did.
+        continued: Where it went on with other settings first, and which; null if it never did.
+    """
+
+    clock: str
+    stop: int
+    reached: int
+    continued: tuple[int, str] | None
+
+    def below(self, now: int) -> int | None:
+        """Rows before this are compared, given where the new run ended; null: all."""
+        if self.continued is None and min(self.stop, now) >= self.reached:
+            return None
+        return min(self.stop, now)
 
 
 def reproduce(words: list[str]) -> int:
     parsed = parse(words, ("env_steps", "updates", "import"), (), command="reproduce")
     if len(parsed.words) != 1:
         raise ConfigError("rl reproduce takes one run; see them with: rl list")
+    wanted = max(parsed.integer("env_steps", 0), parsed.integer("updates", 0))
     run = resolve(parsed.words[0])
-    record, metrics = run.read(), run.folder / "metrics.csv"
+    record = run.read()
     check_imports(record, parsed)
-    config = compose([str(run.config_file)])
+    cli = parse_config(settings(run, record), parsed)
+    saved = cli.plain()
+    cli.build()
+    span = span_of(run, record, cli.datamodule.clock, wanted)
+    if span.continued is not None:
+        print(
+            f"'{run.name}' was continued {span.continued[1]}: exact reproduction is to be expected up to there only, "
+            "and it is made again up to there, with the settings it began with",
+            flush=True,
+        )
+    again = claim(None, f"{run.name}-again")
+    start_record(again, cli, saved, parsed)
+    code = train_until(cli, again, span.stop)
+    return code or compare(run, again, record, span, cli.datamodule.schedule.now)
+
+
+def settings(run: Run, record: dict[str, Any]) -> Config:
+    """Those that the run began with."""
+    first = run.folder / FIRST_CONFIG
+    config = compose([str(first if record.get("resumes") and first.is_file() else run.config_file)])
     if "stages" in config:
         stages = ", ".join(f"rl reproduce {run.name}/{stage['name']}" for stage in config["stages"])
         raise ConfigError(f"'{run.name}' is a pipeline; reproduce its stages one by one: {stages}")
-    if not metrics.is_file():
-        raise ConfigError(f"run '{run.name}' has no metrics to compare with")
-    from rl_lightning.pipeline.moved import at_home
-
     if config.get("threads") is None and record.get("threads"):
         config["threads"] = record["threads"]  # another number of threads rounds differently
-    cli = parse_config(at_home(config, run.folder), parsed)
+    from rl_lightning.pipeline.moved import at_home
+
+    return at_home(config, run.folder)
+
+
+def span_of(run: Run, record: dict[str, Any], clock: str, wanted: int) -> Span:
+    """What can be compared: not past the first change of settings, and at least one row."""
+    first = first_row(run.folder, clock)
+    if first is None:
+        raise ConfigError(f"run '{run.name}' has no metrics to compare with")
+    reached = int(record.get(clock) or 0)
+    stop, continued = wanted or reached, None
+    changes = [int(item[clock]) for item in record.get("resumes") or []]
+    if changes and min(changes) < (wanted or reached + 1):
+        stop = min(changes)
+        continued = (stop, continuations(record, clock)[changes.index(stop)])
+    span = Span(clock, stop, reached, continued)
+    below = span.below(stop)
+    if below is not None and below <= first:
+        hint = f"give --{clock}s {min(first + 1, reached)} or more"
+        why = hint if continued is None else f"the run was continued before it, {continued[1]}"
+        raise ConfigError(
+            f"nothing to compare up to {clock} {below}: the first row of '{run.name}' is at {clock} {first}; {why}"
+        )
+    return span
+
+
+def train_until(cli: RLCLI, again: Run, stop: int) -> int:
     from rl_lightning.callbacks.control import StopAt
     from rl_lightning.cli.training import Training
 
-    again = claim(None, f"{run.name}-again")
-    start_record(again, cli, cli.plain(), parsed)
-    cli.build()
     training = Training(cli, again, redact(cli.plain()))
-    stop = parsed.integer("env_steps", 0) or parsed.integer("updates", 0)
-    reached = max(int(record.get("env_step") or 0), int(record.get("update") or 0))
-    training.trainer.callbacks.insert(0, StopAt(stop or reached))  # type: ignore[attr-defined]
-    code = training.fit()
-    if code:
-        return code
-    now = cli.datamodule.schedule.now
-    below = now if now < reached else None
-    difference, rows = first_difference(metrics, again.folder / "metrics.csv", below)
-    played, episodes = first_difference(run.folder / "eval.jsonl", again.folder / "eval.jsonl", below)
-    if difference is None and played is None:
-        print(
-            f"'{run.name}' was reproduced: no metric differs in {rows} rows, no result in {episodes} episodes"
-        )
-        return 0
+    training.trainer.callbacks.insert(0, StopAt(stop))  # type: ignore[attr-defined]
+    return training.fit()
+
+
+def compare(run: Run, again: Run, record: dict[str, Any], span: Span, now: int) -> int:
+    """Says whether the two are the same, as far as both go."""
+    below = span.below(now)
+    difference, rows = first_difference(
+        run.folder / "metrics.csv", again.folder / "metrics.csv", span.clock, below
+    )
+    played, episodes = first_difference(
+        run.folder / "eval.jsonl", again.folder / "eval.jsonl", span.clock, below
+    )
     first = difference if difference is not None else played
-    assert first is not None
-    print(f"'{run.name}' was not reproduced: {first}; {first.row} rows before it are equal")
-    for line in circumstances(record, again.read()):
-        print(f"  {line}")
-    return 1
+    if first is not None:
+        print(f"'{run.name}' was not reproduced: {first}; {first.row} rows before it are equal")
+        for line in circumstances(record, again.read(), span.clock):
+            print(f"  {line}")
+        return 1
+    if rows + episodes == 0:
+        raise ConfigError(
+            f"nothing was compared: '{again.name}' ended at {span.clock} {now}, before its first row"
+        )
+    part = "" if span.continued is None else f" up to {span.clock} {span.continued[0]}"
+    print(
+        f"'{run.name}' was reproduced{part}: no metric differs in {rows} rows, no result in {episodes} episodes"
+    )
+    return 0

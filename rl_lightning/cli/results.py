@@ -2,13 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from rl_lightning.cli.compose import compose
+from rl_lightning.cli.flags import Parsed
+from rl_lightning.experiments.changes import differences
+from rl_lightning.experiments.record import config_hash
 from rl_lightning.experiments.results import append_result
-from rl_lightning.experiments.runs import Run, logs_root
+from rl_lightning.experiments.runs import Run, logs_root, redact
+from rl_lightning.pipeline.moved import at_home
 
 
-def note_result(run: Run, cli: Any, checkpoint: str, mean: float, length: float, episodes: int) -> None:
+class Evaluated(NamedTuple):
+    """What was evaluated: a run's settings, and what flags made of them.
+
+    Args:
+        changed: Settings that differ from those of training.
+        config_hash: Of the settings in use; the run's own where they are the same.
+    """
+
+    changed: list[str]
+    config_hash: str
+
+
+def evaluated(run: Run, cli: Any, parsed: Parsed) -> Evaluated:
+    """Budgets and cadences are no part of it: an evaluation has none, and its episodes are counted."""
+    own = str(run.read().get("config_hash", ""))
+    if not parsed.config_flags and not parsed.all("config"):
+        return Evaluated([], own)
+    from rl_lightning.cli.fit import parse_config
+
+    # Resolved anew: an older run's file lacks options that were added since, and those are no changes.
+    base = at_home(compose([str(run.config_file)]), run.folder)
+    trained = redact(parse_config(base, replace(parsed, config_flags=[])).plain())
+    used = {**redact(cli.plain()), "run": trained["run"]}
+    same = config_hash(used) == config_hash(trained)
+    return Evaluated(differences(trained, used), own if same else config_hash(used))
+
+
+def note_result(
+    run: Run, cli: Any, settings: Evaluated, checkpoint: str, mean: float, length: float, episodes: int
+) -> None:
     """Appends to lightning_logs/results.csv; only data sets have what such a row tells."""
     data, record = cli.datamodule, run.read()
     rows = getattr(data, "dataset", None)
@@ -32,10 +67,11 @@ def note_result(run: Run, cli: Any, checkpoint: str, mean: float, length: float,
             "normalization": rows.reference.kind if rows.reference is not None else "",
             "length": length,
             "episodes": episodes,
-            "config_hash": record.get("config_hash", ""),
+            "config_hash": settings.config_hash,
             "git": git.get("commit", "") if isinstance(git, dict) else git,
             "data_hash": rows.sha256,
             "checkpoint": checkpoint,
+            "changed": "; ".join(settings.changed),
             "run": f"{run.folder.parent.name}/{run.name}" if stage else run.name,
         },
     )

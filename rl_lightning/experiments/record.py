@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import platform
+import shutil
 import uuid
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from rl_lightning.experiments.code_state import code_state
-from rl_lightning.experiments.runs import digest, now, redact
+from rl_lightning.experiments.runs import Run, digest, now, redact
 from rl_lightning.experiments.taken import products_of
 
+FIRST_CONFIG = "config-first.yaml"  # of a run that was continued with other settings: those it began with
 UNHASHED = ("seed_everything", "name", "log", "ckpt_path", "config_version")
 _VERSIONS = ("rl-lightning", "torch", "lightning", "gymnasium", "numpy", "mujoco", "ale-py", "dm_control")
 
@@ -66,6 +69,26 @@ def _without_folders(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_folders(item) for item in value]
     return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
+
+
+def note_resume(run: Run, config: dict[str, Any], changed: list[str]) -> None:
+    """Notes where a run went on with other settings. To be called once its checkpoint is loaded, before they are kept.
+
+    The settings it began with stay beside the new ones: with those alone can its beginning be made again.
+    """
+    first = run.folder / FIRST_CONFIG
+    if not first.exists():
+        shutil.copyfile(run.config_file, first)
+    record = run.read()
+    resumes = [*record.get("resumes", []), {**_clocks(run, record), "changed": changed}]
+    run.update(resumes=resumes, config_hash=config_hash(config))
+
+
+def _clocks(run: Run, record: dict[str, Any]) -> dict[str, int]:
+    """Where the run stands: a record may be ahead of the checkpoint that a killed run goes on from."""
+    there = [folder / "meta.json" for folder in run.generations()[-1:]]
+    known = json.loads(there[0].read_text(encoding="utf-8")) if there and there[0].is_file() else record
+    return {clock: int(known.get(clock) or 0) for clock in ("env_step", "update")}
 
 
 def versions() -> dict[str, str]:

@@ -6,6 +6,7 @@ import csv
 import fcntl
 import io
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +28,9 @@ HEADER = (
     "data_hash",
     "run",
     "checkpoint",
+    "changed",
 )
+OLDER = HEADER[:-1]  # files begun before there was a column for changed settings; they go on without it
 
 
 def append_result(path: str | Path, row: dict[str, Any]) -> None:
@@ -39,7 +42,8 @@ def append_result(path: str | Path, row: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # given back when the file closes, also by a process that dies
-        text = _opening(file, path) + _line([_text(row.get(column)) for column in HEADER])
+        opening, columns = _opening(file, path)
+        text = opening + _line([_text(row.get(column)) for column in columns])
         file.write(text.encode("utf-8"))
         file.flush()
         os.fsync(file.fileno())
@@ -53,24 +57,25 @@ def read_results(path: str | Path) -> list[dict[str, str]]:
         fcntl.flock(file, fcntl.LOCK_SH)
         text = file.read().decode("utf-8")
     reader = csv.DictReader(io.StringIO(text, newline=""))
-    _check(reader.fieldnames, Path(path))
-    return [dict(row) for row in reader]
+    missing = dict.fromkeys(HEADER[len(_check(reader.fieldnames, Path(path))) :], "")
+    return [{**row, **missing} for row in reader]
 
 
-def _opening(file: IO[bytes], path: Path) -> str:
-    """What must stand before a new row: the header of a new file, the end of a line that was cut off."""
+def _opening(file: IO[bytes], path: Path) -> tuple[str, Sequence[str]]:
+    """What must stand before a new row (the header of a new file, the end of a cut line), and the file's columns."""
     file.seek(0)
     whole = file.read()
     if not whole:
-        return _line(HEADER)
+        return _line(HEADER), HEADER
     first = whole.split(b"\n", 1)[0].decode("utf-8", "replace")
-    _check(next(csv.reader([first]), []), path)
-    return "" if whole.endswith(b"\n") else "\n"
+    columns = _check(next(csv.reader([first]), []), path)
+    return "" if whole.endswith(b"\n") else "\n", columns
 
 
-def _check(found: Any, path: Path) -> None:
-    if tuple(found or ()) != HEADER:
+def _check(found: Sequence[str] | None, path: Path) -> Sequence[str]:
+    if tuple(found or ()) not in (HEADER, OLDER):
         raise DataError(f"{path}: its columns are not those of a results file. Move it away and run again")
+    return tuple(found or ())
 
 
 def _line(values: Any) -> str:

@@ -32,10 +32,14 @@ def random_actor(spec: EnvSpec) -> Act:
     return act
 
 
+def check_noise(spec: EnvSpec, where: str = "exploration_noise") -> None:
+    if spec.action_kind != "continuous":
+        raise ConfigError(f"{where} needs continuous actions; {spec.env_id} has discrete ones")
+
+
 def with_noise(act: Act, scale: float, spec: EnvSpec) -> Act:
     """The same actor with Gaussian noise on its continuous actions, kept within the bounds."""
-    if spec.action_kind != "continuous":
-        raise ConfigError(f"exploration_noise needs continuous actions; {spec.env_id} has discrete ones")
+    check_noise(spec)
 
     def noisy(
         obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None

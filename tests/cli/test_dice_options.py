@@ -6,6 +6,7 @@ import pytest
 from generated_data import write_rows
 
 from rl_lightning.cli import main
+from rl_lightning.experiments.results import read_results
 
 TINY = ["--updates", "4", "--eval_every", "4", "--eval_episodes", "2", "--log.tensorboard", "false"]
 TINY += ["--stages.behavior.data.batch_size", "16", "--stages.dice.data.batch_size", "16"]
@@ -80,3 +81,23 @@ def test_a_missing_behaviour_is_told(trained, capsys):
     ]
     assert main(["fit", *flags, "--model.behavior", "nowhere"]) in (2, 4)
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_what_was_changed_is_told_and_counts_as_other_settings(trained):
+    logs = trained / "lightning_logs"
+    known = json.loads((logs / "demo" / "dice" / "run.json").read_text())["config_hash"]
+
+    def tested(*flags):
+        found = outcome(trained, *flags)[1]
+        row = read_results(logs / "results.csv")[-1]
+        assert row["changed"] == "; ".join(found["changed"])
+        return found["changed"], row["config_hash"]
+
+    assert tested() == ([], known)
+    assert tested("--updates", "9", "--eval_episodes", "3") == ([], known), "an evaluation has no budget"
+    assert tested("--seed", "5") == (["seed_everything: 0 -> 5"], known)
+    changed, other = tested("--model.guidance_scale", "4")
+    assert [line.split(":")[0] for line in changed] == ["model.guidance_scale"] and changed[0].endswith(
+        "-> 4.0"
+    )
+    assert other not in (known, "") and tested("--model.guidance_scale", "4")[1] == other

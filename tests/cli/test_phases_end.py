@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from .conftest import CARTPOLE, Rl
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+PHASED = sorted(path for path in CONFIGS.rglob("*.yaml") if "Phases" in path.read_text())
 
 COLLECT, UPDATE = {"hooks": ["collect"]}, {"hooks": ["collect", "update"]}
 
@@ -54,3 +58,60 @@ def test_a_budget_ends_phases(rl: Rl, workdir: Path) -> None:
     path = config(workdir, {"name": "forever", **UPDATE}, run="run: {updates: 2, eval_episodes: 1}")
     result = rl("fit", "--config", path, "--name", "budget")
     assert result.code == 0 and "2 updates done" in result.out, result
+
+
+def test_noise_on_discrete_actions_is_refused_before_anything_is_trained(rl: Rl, workdir: Path) -> None:
+    later = {"name": "noisy", "updates": 1, "exploration_noise": 0.1, **UPDATE}
+    result = rl("fit", "--config", config(workdir, {"updates": 1, **UPDATE}, later))
+    assert result.code == 2 and "phase 'noisy': exploration_noise needs continuous" in result.err, result
+    assert not list((workdir / "lightning_logs").glob("*")), "nothing was trained, nothing is left behind"
+
+
+def reached(err: str) -> int:
+    return sum(line.startswith("phase ") for line in err.splitlines())
+
+
+@pytest.mark.parametrize("path", PHASED, ids=lambda path: str(path.relative_to(CONFIGS)))
+def test_debug_reaches_every_phase(rl: Rl, workdir: Path, path: Path) -> None:
+    small = {
+        "env_steps": "60",
+        "eval_episodes": "1",
+        "data.batch_size": "2",
+        "data.length": "4",
+        "data.num_envs": "1",
+    }
+    words = [word for key, value in small.items() for word in (f"--{key}", value)]
+    result = rl(
+        "fit", "--config", str(path), "--name", "debug", "--debug", "--log.tensorboard", "false", *words
+    )
+    assert result.code == 0, result
+    count = len(yaml.safe_load(path.read_text())["trainer"]["callbacks"][0]["init_args"]["phases"])
+    assert reached(result.err) == count, result.err
+    assert json.loads((workdir / "lightning_logs/debug/run.json").read_text())["update"] > 0
+
+
+def test_debug_makes_room_for_phases_and_leaves_what_flags_set(rl: Rl, workdir: Path) -> None:
+    warm = {"name": "update", "count": 500, "after": 0}
+    phases = [
+        {"duration_steps": 5000, "hooks": ["collect"]},
+        {"env_steps": 5000, "cycles": 2, "hooks": ["collect", warm], "collect_length": 400},
+        {"type": "offline", "updates": 900},
+        {"type": "online"},
+    ]
+    path = config(workdir, *phases, run="run: {env_steps: 100000, eval_episodes: 1}")
+
+    def shown(*words: str) -> tuple[int, Any]:
+        result = rl("fit", "--config", path, "--debug", "--print_config", *words)
+        assert result.code == 0, result
+        found = yaml.safe_load(result.out)
+        return found["run"]["env_steps"], found["trainer"]["callbacks"][0]["init_args"]["phases"]
+
+    budget, (first, second, third, last) = shown()
+    assert budget == 3 * 128, "three phases collect"
+    assert (first["duration_steps"], second["env_steps"], third["updates"]) == (128, 128, 8)
+    assert (second["cycles"], second["collect_length"]) == (2, 32), "what is small stays"
+    assert second["hooks"][1] == {"name": "update", "count": 4, "after": 0} and last == {"type": "online"}
+    budget, (first, *_) = shown("--env_steps", "60")
+    assert (budget, first["duration_steps"]) == (60, 20)
+    given = json.dumps([{"class_path": "Phases", "init_args": {"phases": phases}}])
+    assert shown(f"--trainer.callbacks={given}")[1] == phases

@@ -55,6 +55,17 @@ def test_foreign_columns_and_foreign_files_are_refused(tmp_path):
     assert path.read_text() == "a,b\n1,2\n"
 
 
+def test_a_file_from_before_changes_were_noted_is_read_and_goes_on(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text(",".join(HEADER[:-1]) + "\n")
+    append_result(path, {**ROW, "checkpoint": "best.ckpt", "changed": "model.scale: 1 -> 4"})
+    with path.open(newline="") as file:
+        header, row = csv.reader(file)
+    assert header == list(HEADER[:-1]) and len(row) == len(header), "no row is wider than its file"
+    (read,) = read_results(path)
+    assert (read["checkpoint"], read["changed"]) == ("best.ckpt", "")
+
+
 def _write(path, seed):
     for number in range(20):
         append_result(path, {**ROW, "seed": seed, "run": f"{number}" * 200})

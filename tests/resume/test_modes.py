@@ -231,3 +231,51 @@ def test_an_episode_that_differs_is_named(half: Path, logs: Path, rl: Rl) -> Non
     (run / "eval.jsonl").write_text("\n".join([lines[0], json.dumps(changed), *lines[2:]]) + "\n")
     done = rl("reproduce", "half")
     assert done.code == 1 and "not reproduced: return at env_step 32" in done.out and "5.5 before" in done.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--env_steps", "10"), "the first row of 'half' is at env_step 16; give --env_steps 17 or more"),
+        (("--env_steps", "0"), "--env_steps takes a whole number of at least 1"),
+        (("--env_steps", "40", "--updates", "0"), "--updates takes a whole number of at least 1"),
+    ],
+)
+def test_nothing_compared_is_not_reproduced(
+    run: Path, logs: Path, rl: Rl, flags: list[str], said: str
+) -> None:
+    done = rl("reproduce", "half", *flags)
+    assert done.code == 2 and said in done.err and "was reproduced" not in done.out
+    assert [folder.name for folder in logs.iterdir()] == ["half"], "nothing was made for it"
+
+
+def test_a_run_continued_with_other_settings_is_reproduced_up_to_there(run: Path, rl: Rl) -> None:
+    before = json.loads((run / "run.json").read_text())
+    change = "data.update_ratio: 0.5 -> 1.0"
+    assert rl("resume", "half", "--env_steps", "64", "--data.update_ratio", "1.0").code == 0
+    record = json.loads((run / "run.json").read_text())
+    (resumed,) = record["resumes"]
+    assert (resumed["env_step"], resumed["update"]) == (before["env_step"], before["update"])
+    assert {change, "run.env_steps: 48 -> 64"} <= set(resumed["changed"])
+    assert record["config_hash"] != before["config_hash"]
+    done = rl("reproduce", "half")
+    assert done.code == 0 and "'half' was reproduced up to env_step 48" in done.out
+    first = done.out.splitlines()[0]
+    assert "continued at env_step 48 with " in first and change in first and "up to there only" in first
+    lines = (run / "metrics.csv").read_text().splitlines()
+    (run / "metrics.csv").write_text("\n".join([lines[0], lines[1].replace("16", "17"), *lines[2:]]) + "\n")
+    done = rl("reproduce", "half")
+    assert done.code == 1 and "  continued at env_step 48 with " in done.out and change in done.out
+
+
+def test_a_run_taken_back_was_continued_where_it_went_on(run: Path, rl: Rl) -> None:
+    """The record still has the clocks of the future that was given up."""
+    older, _ = Generations(run / "checkpoints").found()
+    done = rl("resume", "half", "--checkpoint", older.name, "--env_steps", "56")
+    assert done.code == 0, done.err
+    assert json.loads((run / "run.json").read_text())["resumes"][0]["env_step"] == 32
+
+
+def test_a_rate_that_was_not_applied_continues_nothing(run: Path, rl: Rl) -> None:
+    assert rl("resume", "half", "--model.lr", "0.25").code == 0
+    assert "resumes" not in json.loads((run / "run.json").read_text())
