@@ -85,7 +85,7 @@ def tested(folder: Path) -> dict[str, Any]:
     """What `rl test` found, if it was asked."""
     try:
         found = json.loads((folder / "test.json").read_text(encoding="utf-8"))
-        keys = ("mean", "iqm", "low", "high", "checkpoint")
+        keys = ("mean", "iqm", "low", "high", "checkpoint", "changed")
         return {"test": {key: found.get(key) for key in keys}} if "mean" in found else {}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
@@ -142,6 +142,7 @@ def as_text(about: dict[str, Any]) -> str:
         test = scores["test"]
         around = f"({shown(test['low'])} to {shown(test['high'])})"
         lines.append(f"tested    mean {shown(test['mean'])} {around}, IQM {shown(test['iqm'])}")
+        lines += [f"          with {change}" for change in test["changed"] or []]
     lines.append(f"when      created {shown(record.get('created'))}, updated {shown(record.get('updated'))}")
     if record.get("command"):
         lines.append(f"command   {printable(' '.join(map(str, record['command'])))}")
