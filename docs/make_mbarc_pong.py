@@ -4,7 +4,7 @@
 
 Every second pixel of the playing field (80 x 80), 102,400 steps of a player that follows the ball half of the time and
 else keeps an action for a while, so that balls fly in all directions; 14,000 gradient steps of 8 single frames each,
-then 16,000 more in which balls count more and turns are seen more often; products in bfloat16. Tracked: the dreamed
+then 8,000 more in which balls count more and turns are seen more often; products in bfloat16. Tracked: the dreamed
 ball is at most two pixels from the true one, in windows whose true ball is seen at every step, of this player and of
 one that never looks at the ball. Beside it, the ball left where it was, and one that flies straight on.
 """
@@ -160,7 +160,7 @@ def main() -> None:
     )
     for name, value in (
         ("steps", 14_000),
-        ("again", 16_000),
+        ("again", 8_000),
         ("first", 0),
         ("seeds", 3),
         ("windows", 256),
