@@ -221,12 +221,6 @@ def test_equal_rows_for_all_members_are_the_same_given_once():
         torch.testing.assert_close(a, b)
 
 
-def test_a_bootstrap_of_another_size_is_refused():
-    world = Linear(8)
-    with pytest.raises(ConfigError, match=r"data\.bootstrap is 2 and model\.members 3"):
-        make().update(Transitions(*(f.expand(2, *f.shape) if f is not None else None for f in world.rows)))
-
-
 def errors(*values: float) -> dict[str, float]:
     return {f"eval/holdout_member_{k}": value for k, value in enumerate(values)}
 
