@@ -72,9 +72,8 @@ class SaveCheckpoints(Callback):
             return
         folder = Path(self.resume_from)
         self.restored = read_file(folder / f"rank-{trainer.global_rank}.pt")
-        own = (
-            folder.parent == self.generations.folder
-        )  # else a run forked from another's takes its rows along
+        own = folder.parent == self.generations.folder
+        # A run forked from another's checkpoint takes its rows along.
         rows = self.store if own else SegmentStore(folder.parent / "replay" / f"rank-{trainer.global_rank}")
         trainer.datamodule.load(self.restored["data"], rows)  # type: ignore[attr-defined]
         module.load_metrics_state(self.restored["metrics"])

@@ -57,9 +57,8 @@ class Evaluate(Callback):
         if pl_module.acts:
             if due:
                 self.evaluate(trainer, pl_module, final=False)
-        elif (
-            due or schedule.finished or schedule.late
-        ):  # a model's last weights are weighed before they are saved
+        elif due or schedule.finished or schedule.late:
+            # A model's last weights are weighed before they are saved.
             self.assess(trainer, pl_module)
 
     def evaluate(self, trainer: Trainer, module: Any, final: bool) -> None:

@@ -45,7 +45,9 @@ def resume_group(group: str, runs: list[Run], words: list[str]) -> int:
     parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="resume")
     records = {run.name: run.read() for run in runs}
     first = next(iter(records.values()))
-    seeds = first.get("group_seeds") or [record["seed"] for record in records.values()]
+    seeds = first.get("group_seeds")
+    if not seeds:  # of trials, or begun before seeds were noted
+        raise ConfigError(f"'{group}' does not say which seeds it has; resume its runs: {', '.join(records)}")
     members = {seed: f"{group}-s{seed}" for seed in seeds}
     rest = without([word for word in words if word != group], ("jobs",))
     commands: dict[int, list[str]] = {}
