@@ -67,9 +67,8 @@ def finish(group: str, members: dict[int, str], commands: dict[int, list[str]], 
     failed = {seed: code for seed, code in codes.items() if code}
     if failed:
         listing = ", ".join(f"seed {seed} (exit {code})" for seed, code in failed.items())
-        following = (
-            f"; go on with: rl resume {group}" if group_of(group) else ""
-        )  # nothing was begun: type it again
+        begun = group_of(group) is not None  # else the same line is typed again
+        following = f"; go on with: rl resume {group}" if begun else ""
         print(f"not finished: {listing}{following}", file=sys.stderr)
     return next(iter(failed.values()), 0)
 

@@ -97,3 +97,10 @@ def test_a_group_goes_on_where_seeds_are_missing(rl: Rl, workdir: Path) -> None:
     first, second = Run(logs / "both-s0").read(), Run(logs / "both-s1").read()
     assert (first["seed"], second["seed"], second["group"]) == (0, 1, "both")
     assert first["config_hash"] == second["config_hash"]
+
+
+def test_runs_that_share_a_label_are_resumed_one_by_one(rl: Rl, workdir: Path) -> None:
+    assert rl("fit", "--config", "cartpole.yaml", "--name", "alone", "--group", "lab").code == 0
+    refused = rl("resume", "lab")
+    assert refused.code == 2 and refused.out == ""
+    assert "'lab' does not say which seeds it has; resume its runs: alone" in refused.err
