@@ -69,7 +69,8 @@ def as_saved(recipe: R, saved: int | None, built: int) -> R | None:
     if getattr(recipe, "capacity", None) != "auto":
         raise ResumeError(
             f"the buffer had room for {saved:,} rows, and this run asks for {built:,}; an exact resume keeps it.\n"
-            f"Use --data.buffer.init_args.capacity {saved}, or start anew from the weights: --resume_mode warm_start"
+            f"Use --data.buffer.init_args.capacity {saved}, or begin anew from its weights: "
+            "rl fit --config ... --ckpt_path RUN --resume_mode warm_start"
         )
     found = copy.copy(recipe)
     found.capacity = saved  # type: ignore[attr-defined]

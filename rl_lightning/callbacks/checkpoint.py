@@ -238,7 +238,8 @@ def check_generation(folder: Path, algorithm: str, spec: list[Any], world_size: 
     if meta["ranks"] != world_size:
         raise ResumeError(
             f"{folder} was saved by {meta['ranks']} processes and {world_size} are running: an exact resume needs as "
-            f"many. Use --trainer.devices {meta['ranks']}, or --resume_mode warm_start"
+            f"many.\nUse --trainer.devices {meta['ranks']}, or begin anew from its weights: "
+            f"rl fit --config ... --ckpt_path {folder} --resume_mode warm_start"
         )
     read_file(folder / "model.ckpt")  # what cannot be loaded safely is refused here, in a line
     return meta

@@ -112,7 +112,7 @@ def test_resumed_by_two_is_never_stopped(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     spec, kind = list(case.data().spec), type(case.model(case.data().spec)).__name__
     check_generation(generation, kind, spec, 2)
-    with pytest.raises(ResumeError, match=r"saved by 2 processes and 1 are running.*warm_start"):
+    with pytest.raises(ResumeError, match=r"(?s)saved by 2 processes and 1 are running.*warm_start"):
         check_generation(generation, kind, spec, 1)
     warm = start_from(str(generation), "warm_start")
     assert_same(warm.weights, state(tmp_path / "parts")["weights"])
