@@ -136,17 +136,17 @@ def go_on(run: Run, parsed: Parsed) -> int:
 
 def refuse_running(run: Run, record: dict[str, Any]) -> None:
     """Two processes must not train one run. Those that the first one started are not two."""
-
-    def check() -> None:
-        if record.get("status") == "running" and record.get("pid") != os.getpid() and alive(record):
-            raise ConfigError(f"run '{run.name}' is being trained by process {record['pid']}")
-
     if launched():
         from rl_lightning import ranks
 
-        ranks.decide(check)
+        ranks.decide(lambda: check_running(run, record))
     elif "LOCAL_RANK" not in os.environ:
-        check()
+        check_running(run, record)
+
+
+def check_running(run: Run, record: dict[str, Any]) -> None:
+    if record.get("status") == "running" and record.get("pid") != os.getpid() and alive(record):
+        raise ConfigError(f"run '{run.name}' is being trained by process {record['pid']}")
 
 
 def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None] | None:

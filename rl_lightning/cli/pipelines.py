@@ -13,10 +13,10 @@ import yaml
 from rl_lightning import ranks
 from rl_lightning.cli.compose import Config, find, inline
 from rl_lightning.cli.fit import (
+    check_running,
     is_first,
     join,
     parse_config,
-    refuse_running,
     start_record_of,
     stem_of,
     write_config,
@@ -135,7 +135,7 @@ def stage_flags(parsed: Parsed, job: Job, flags: dict[str, list[str]]) -> Parsed
 def open_run(name: str | None, stem: str, pipeline: Config, parsed: Parsed) -> Run:
     """A claimed folder with the whole pipeline in its config.yaml. A run of this name goes on if nothing differs."""
     if name is not None and (logs_root() / name / "pipeline.json").is_file():
-        refuse_running(Run(logs_root() / name), Run(logs_root() / name).read())
+        check_running(Run(logs_root() / name), Run(logs_root() / name).read())
         return Run(logs_root() / name)  # started again: what is done is skipped, what has changed is told of
     run = claim(name, stem)
     write_config(run, pipeline)

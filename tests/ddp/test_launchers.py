@@ -10,12 +10,14 @@ import pytest
 from resume.support import SAC, write
 
 from rl_lightning.callbacks.generations import Generations, read_meta
+from rl_lightning.experiments.lock import Lock
+from rl_lightning.experiments.runs import Run
 
 TWO = ("--trainer.devices", "2", "--trainer.strategy", "ddp", "--trainer.accelerator", "cpu")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 
 
-def call(folder: Path, *words: str, before: tuple[str, ...] = ()) -> str:
+def call(folder: Path, *words: str, before: tuple[str, ...] = (), code: int = 0) -> str:
     hidden = ("LOCAL_RANK", "RANK", "RL_RUN_DIR")
     env = {key: value for key, value in os.environ.items() if key not in hidden}
     env |= {"RL_LOGS": str(folder / "logs"), "OMP_NUM_THREADS": "1"}
@@ -27,7 +29,7 @@ def call(folder: Path, *words: str, before: tuple[str, ...] = ()) -> str:
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
 
@@ -59,6 +61,20 @@ def test_torchrun_makes_one_run_and_resumes_it(tmp_path: Path) -> None:
     assert newest(run)["ranks"] == 2 and (run / "config.yaml").is_file()
     call(tmp_path, "resume", run.name, "--env_steps", "96", before=TORCHRUN)
     assert newest(run)["env_step"] == 96
+
+
+@pytest.mark.slow
+def test_torchrun_leaves_a_run_that_another_trains(tmp_path: Path) -> None:
+    config = write(tmp_path, "sac", SAC)
+    call(tmp_path, "fit", "--config", config, "--name", "held", "--env_steps", "48", *TWO)
+    lock = Lock(Run(tmp_path / "logs" / "held"))
+    lock.take()
+    told = call(
+        tmp_path, "resume", "held", "--env_steps", "96", before=TORCHRUN, code=1
+    )  # torchrun's own code
+    assert "run 'held' is being trained by another process" in told
+    lock.leave()
+    assert newest(lock.run.folder)["env_step"] == 48
 
 
 @pytest.mark.slow
