@@ -99,8 +99,8 @@ OFFLINE += ["--data.batch_size", "16"]
 # A GRU is many small steps.
 SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.epochs", "1"]}
 
-# A plan's episodes are of 200 steps: what is evaluated is what it costs.
-for _name in ("tdmpc/pendulum", "tdmpc2/pendulum"):
+# A plan's episodes are of 200 steps and more: what is evaluated is what it costs.
+for _name in ("tdmpc/pendulum", "tdmpc2/pendulum", "tdmpc2/halfcheetah"):
     SHORTER[_name] = ["--data.prefill", "40", "--data.pretrain", "2", "--data.env.max_episode_steps", "30"]
 
 # World models: as few rows as make a window.
