@@ -34,7 +34,8 @@ def write_rows(name: str, seed: int = 0) -> Path:
     obs = generator.normal(size=(ROWS, math.prod(spec.obs_shape))).astype(np.float32)
     if spec.is_pixels:
         obs = generator.integers(0, 255, obs.shape, dtype=np.uint8)
-    last, half = np.arange(1, ROWS + 1) % EPISODE == 0, np.arange(1, ROWS + 1) == ROWS // 2
+    count = np.arange(1, ROWS + 1)
+    last, fallen = count % EPISODE == 0, np.isin(count, (EPISODE, ROWS // 2))
     arrays = {
         "observations": obs,
         "actions": generator.uniform(-1, 1, (ROWS, *spec.action_shape)).astype(np.float32),
@@ -42,8 +43,8 @@ def write_rows(name: str, seed: int = 0) -> Path:
         if spec.is_pixels
         else obs + generator.normal(scale=0.1, size=obs.shape).astype("f"),
         "rewards": generator.normal(size=ROWS).astype(np.float32),
-        "terminals": last & half,  # one episode terminates: rules that ignore time limits see two returns
-        "timeouts": last & ~half,
+        "terminals": last & fallen,  # two episodes: rules that ignore time limits see two returns
+        "timeouts": last & ~fallen,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"env_id": env_of(name), "ref_min": 0.0, "ref_max": 100.0}
