@@ -51,9 +51,6 @@ def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
         return str(open_run(check_run_name(str(name)) if name else None, stem, pipeline, parsed).folder)
 
     run = join() or Run(Path(ranks.decide(claimed)))
-    if is_first() and "flags" not in run.read():
-        # They belong to the run: its resumption has them too.
-        run.update(flags=flags, debug=parsed.has("debug"))
     with alone(run):
         return run_jobs(run, jobs, parsed, flags)
 
@@ -124,8 +121,12 @@ def parsed_stages(
 
 def check_stages(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> None:
     """Refuses what the last stage would refuse before the first one has run for hours."""
-    for _ in parsed_stages(jobs, parsed, flags):
-        pass
+    from rl_lightning.envs.registry import find_suite
+
+    for _, cli in parsed_stages(jobs, parsed, flags):
+        env = cli.config.data.init_args.get("env")
+        if env is not None and env.id:
+            find_suite(env.id)
 
 
 def stage_flags(parsed: Parsed, job: Job, flags: dict[str, list[str]]) -> Parsed:
@@ -159,20 +160,22 @@ def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[st
             print(text, flush=True)
 
     pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, shelf(), is_first())
-    before, begun = run.read().get("status"), read_text(run.folder / "pipeline.json")
+    begun = read_text(run.folder / "pipeline.json")
+    # Flags belong to the run, the newest last: its resumption has them too.
+    kept = {"status": "failed", "flags": flags, "debug": parsed.has("small")}
+    before = {key: run.read().get(key, kept[key]) for key in kept}
     if is_first():
-        run.update(status="running", pid=os.getpid(), host=os.uname().nodename)
-    status = "failed"
+        run.update(**kept | {"status": "running"}, pid=os.getpid(), host=os.uname().nodename)
     try:
         code = pipeline.run(parsed.get("from"), parsed.get("only"))
-        status = "interrupted" if code else "finished"
+        kept["status"] = "interrupted" if code else "finished"
     except ConfigError:
         if read_text(run.folder / "pipeline.json") == begun:  # refused before a stage began: all is as it was
-            status = str(before)
+            kept = before
         raise
     finally:
         if is_first():
-            run.update(status=status)
+            run.update(**kept)
     say(f"pipeline done: {run.folder}" if code == 0 else f"stopped; go on with: rl resume {run.name}")
     return code
 

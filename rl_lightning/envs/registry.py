@@ -56,18 +56,26 @@ def build_base(
     env_id: str, kwargs: dict[str, Any], max_episode_steps: int | None, render_mode: str | None
 ) -> Env:
     """The env of `env_id` with its time limit, before any wrapper of ours."""
-    check_prefix(env_id)
+    module = find_suite(env_id)
     if render_mode is not None or kwargs.get("pixels"):
         prepare_gl()
+    if module is None:
+        return gym_make(env_id, kwargs, max_episode_steps, render_mode)
+    env: Env = module.build(env_id, kwargs, max_episode_steps, render_mode)
+    return env
+
+
+def find_suite(env_id: str) -> Any:
+    """The module of the suite that has this id, None for one of Gymnasium's; what nobody has is refused."""
+    check_prefix(env_id)
     for suite in SUITES:
         if re.match(suite.pattern, env_id):
             module = load_suite(suite, env_id)
             if env_id in module.known_ids():
-                env: Env = module.build(env_id, kwargs, max_episode_steps, render_mode)
-                return env
+                return module
     if ":" not in env_id and env_id not in gymnasium.registry:
         raise unknown_id(env_id)
-    return gym_make(env_id, kwargs, max_episode_steps, render_mode)
+    return None
 
 
 def check_prefix(env_id: str) -> None:
