@@ -145,6 +145,7 @@ def refuse_running(run: Run, record: dict[str, Any]) -> None:
 
 
 def check_running(run: Run, record: dict[str, Any]) -> None:
+    """The same, by the one process that decides."""
     if record.get("status") == "running" and record.get("pid") != os.getpid() and alive(record):
         raise ConfigError(f"run '{run.name}' is being trained by process {record['pid']}")
 
