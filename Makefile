@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 
 .PHONY: help install run test slow lint format bench docs clean
@@ -13,18 +14,26 @@ help:
 	@echo "make lint     ruff and mypy alone;  make format  lets ruff repair"
 	@echo "make bench    ratios against other libraries, each in a venv of its own"
 	@echo "make docs     write docs/options.md anew"
-	@echo "make install  everything into .venv;  make clean  removes it"
+	@echo "make install  every extra into .venv;  make clean  removes it"
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(CORE): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing into $(VENV) (a few minutes the first time)"
+	@echo "installing into $(VENV) (a minute or two the first time)"
 	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@$(BIN)/python -m pip install --progress-bar on --quiet -e .
+	@touch $(CORE)
+
+# Above Python 3.12 dm_control is installed without its dependencies: one of them, labmaze, cannot be built by pip.
+$(STAMP): $(CORE)
+	@echo "installing every extra and the tools of the tests (a few minutes the first time)"
 	@$(BIN)/python -m pip install --progress-bar on --quiet -e '.[all,dev]'
+	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then \
+		$(BIN)/python -m pip install --quiet --no-deps 'dm_control>=1.0.50,<1.1'; fi
 	@touch $(STAMP)
 
-run: install
+run: $(CORE)
 	@$(BIN)/rl fit --config ppo/cartpole
 
 test: lint

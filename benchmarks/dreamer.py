@@ -1,8 +1,9 @@
-"""Dreamer v3 updates against sheeprl's at equal sizes (1M preset, 16 x 64, horizon 15), and acting in 8 envs against 1.
+"""Dreamer v3 updates against sheeprl's at equal work (1M preset, 16 x 64, horizon 15), and acting in 8 envs against 1.
 
     .venv/bin/python benchmarks/dreamer.py [--quick]
 
-sheeprl has a venv of its own (see peers.py). Contenders take turns with one and with two threads, the median counts.
+Both sides learn their actor by the same gradient: REINFORCE, and through the dynamics (dreamer_worker.py). sheeprl has
+a venv of its own (peers.py). Contenders take turns with one and with two threads, the median counts.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ import time
 import peers
 from run import ROUNDS, take_turns, worker
 
-BAR, ACTING_BAR = 1.5, 2.0
+BAR, ACTING_BAR = 1.2, 2.0
 
 
-def updates(threads: int, count: int, rounds: int) -> None:
-    contenders = [("ours", worker(sys.executable, "dreamer_worker.py", "ours", str(threads), str(count)))]
+def updates(gradient: str, threads: int, count: int, rounds: int) -> None:
+    how = [gradient, str(threads), str(count)]
+    contenders = [("ours", worker(sys.executable, "dreamer_worker.py", "ours", *how))]
     python = peers.python_of("sheeprl")
     if python is not None:
-        line = worker(python, "dreamer_worker.py", "sheeprl", str(threads), str(count))
-        contenders.append(("sheeprl", line))
+        contenders.append(("sheeprl", worker(python, "dreamer_worker.py", "sheeprl", *how)))
     rates = take_turns(contenders, "rate", rounds)
     mine, theirs = rates["ours"], rates.get("sheeprl")
     ratio = f"{mine / theirs:.2f}x (at least {BAR}x)" if mine and theirs else "no ratio"
-    print(f"update, {threads} thread(s): ours {mine or 0:.3g}/s, sheeprl {theirs or 0:.3g}/s, {ratio}")
+    print(
+        f"update by {gradient}, {threads} thread(s): ours {mine or 0:.3g}/s, sheeprl {theirs or 0:.3g}/s, {ratio}"
+    )
 
 
 def acting(count: int) -> None:
@@ -57,8 +60,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one round of few updates: does it run?")
     quick = parser.parse_args().quick
     acting(20 if quick else 500)
-    for threads in (1, 2):
-        updates(threads, 2 if quick else 10, 1 if quick else ROUNDS)
+    for gradient in ("reinforce", "dynamics"):
+        for threads in (1, 2):
+            updates(gradient, threads, 2 if quick else 10, 1 if quick else ROUNDS)
 
 
 if __name__ == "__main__":

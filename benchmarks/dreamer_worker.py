@@ -1,8 +1,11 @@
 """Updates per second of Dreamer v3 at equal sizes, ours or sheeprl's; runs in the venv of whichever it times.
 
-    python dreamer_worker.py ours|sheeprl THREADS UPDATES
+    python dreamer_worker.py ours|sheeprl reinforce|dynamics THREADS UPDATES
 
-Both learn from the same kind of rows: 16 windows of 64, 5 numbers seen, 1 continuous action, horizon 15.
+Both learn from the same kind of rows (16 windows of 64, 5 numbers seen, horizon 15), with layers, heads and fused Adams
+of the same sizes, and by the same gradient of the actor. sheeprl takes it from the kind of action, so `reinforce` is
+one of two discrete actions, which keeps no graph of what is imagined, and `dynamics` one continuous action, learned by
+backpropagation through all 15 imagined steps.
 """
 
 from __future__ import annotations
@@ -12,12 +15,13 @@ import sys
 import time
 from typing import Any
 
-BATCH, LENGTH, HORIZON, OBS, ACTION = 16, 64, 15, 5, 1
+BATCH, LENGTH, HORIZON, OBS = 16, 64, 15, 5
+ACTIONS = {"reinforce": 2, "dynamics": 1}  # width of an action's row
 DETER, HIDDEN, VARIABLES, CLASSES, UNITS = 512, 64, 32, 4, 64  # the 1M preset
 WARM = 2
 
 
-def model_of_ours() -> tuple[Any, Any]:
+def model_of_ours(gradient: Any = "dynamics") -> tuple[Any, Any]:
     from rl_lightning.algorithms.dreamer import Dreamer
     from rl_lightning.models.decoders import MLPDecoder
     from rl_lightning.models.dream_actors import ActorHead
@@ -36,35 +40,48 @@ def model_of_ours() -> tuple[Any, Any]:
         MLPEncoder([UNITS] * 3, symlog=True, **style),
         MLPDecoder([UNITS] * 3, symlog=True, weight=1.0, **style),
         DynRepKL(0.5, 0.1),
-        TwoHotHead([UNITS], norm="layer"),
-        ContinueHead([UNITS], discounted=False, **style),
+        TwoHotHead([UNITS] * 3, norm="layer"),
+        ContinueHead([UNITS] * 3, discounted=False, **style),
         hidden=HIDDEN,
         **style,
     )
     actor, critic = ActorHead([UNITS] * 3, **style), TwoHotHead([UNITS] * 3, norm="layer")
-    spec = EnvSpec("bench", (OBS,), action_shape=(ACTION,), action_low=(-1.0,), action_high=(1.0,))
-    model = Dreamer(spec, world, actor, critic, return_scale=PercentileScale(), horizon=HORIZON)
+    spec = EnvSpec("bench", (OBS,), action_shape=(1,), action_low=(-1.0,), action_high=(1.0,))
+    if gradient == "reinforce":
+        spec = EnvSpec("bench", (OBS,), action_kind="discrete", action_sizes=(2,))
+    scale = PercentileScale()
+    model = Dreamer(spec, world, actor, critic, actor_gradient=gradient, return_scale=scale, horizon=HORIZON)
     return model, spec
 
 
-def ours(updates: int) -> float:
+def actions(gradient: str) -> Any:
+    """Rows of actions [B, L, A]: one-hot, or between -1 and 1."""
+    import torch
+
+    if gradient == "dynamics":
+        return torch.rand(BATCH, LENGTH, 1) * 2 - 1
+    return torch.nn.functional.one_hot(torch.randint(2, (BATCH, LENGTH)), 2).float()
+
+
+def ours(gradient: str, updates: int) -> float:
     import torch
 
     from rl_lightning.types import Sequences
 
-    model, _ = model_of_ours()
+    model, _ = model_of_ours(gradient)
     optimizers = model.configure_optimizers()
     model.raw_optimizers = lambda: optimizers  # type: ignore[method-assign]
     flags = torch.zeros(BATCH, LENGTH)
     first = torch.rand(BATCH, LENGTH) < 0.01
-    action = torch.rand(BATCH, LENGTH, ACTION) * 2 - 1
-    batch = Sequences(
-        torch.randn(BATCH, LENGTH, OBS), action, torch.randn(BATCH, LENGTH), flags, flags, first
-    )
+    obs, reward = torch.randn(BATCH, LENGTH, OBS), torch.randn(BATCH, LENGTH)
+    action = (
+        actions(gradient) if gradient == "dynamics" else actions(gradient).argmax(-1)
+    )  # ours keeps the class
+    batch = Sequences(obs, action, reward, flags, flags, first)
     return timed(lambda: model.update(batch), updates)
 
 
-def sheeprl(updates: int) -> float:
+def sheeprl(gradient: str, updates: int) -> float:
     """Its own train(), on its own agent, without its loop around it."""
     import gymnasium
     import numpy as np
@@ -99,13 +116,14 @@ def sheeprl(updates: int) -> float:
         cfg = dotdict(OmegaConf.to_container(compose("config", ["exp=dreamer_v3", *size]), resolve=True))
     fabric = Fabric(accelerator="cpu", devices=1)
     space = gymnasium.spaces.Dict({"state": gymnasium.spaces.Box(-1.0, 1.0, (OBS,), np.float32)})
-    world, actor, critic, target, _ = build_agent(fabric, (ACTION,), True, cfg, space)
-    optimizers = [torch.optim.Adam(part.parameters(), 1e-4) for part in (world, actor, critic)]
+    width, continuous = (ACTIONS[gradient],), gradient == "dynamics"
+    world, actor, critic, target, _ = build_agent(fabric, width, continuous, cfg, space)
+    optimizers = [torch.optim.Adam(part.parameters(), 1e-4, fused=True) for part in (world, actor, critic)]
     wrapped = fabric.setup_optimizers(*optimizers)
     moments = Moments(0.99, 1.0, 0.05, 0.95)
     rows = {
         "state": torch.randn(LENGTH, BATCH, OBS),
-        "actions": torch.rand(LENGTH, BATCH, ACTION) * 2 - 1,
+        "actions": actions(gradient).transpose(0, 1),
         "rewards": torch.randn(LENGTH, BATCH, 1),
         "terminated": torch.zeros(LENGTH, BATCH, 1),
         "truncated": torch.zeros(LENGTH, BATCH, 1),
@@ -115,7 +133,7 @@ def sheeprl(updates: int) -> float:
     def update() -> None:
         dreamer_v3.train(
             fabric, world, actor, critic, target, *wrapped, {k: v.clone() for k, v in rows.items()},
-            None, cfg, True, (ACTION,), moments,
+            None, cfg, continuous, width, moments,
         )  # fmt: skip
 
     return timed(update, updates)
@@ -134,10 +152,10 @@ def timed(update, updates: int) -> float:  # type: ignore[no-untyped-def]
 def main() -> None:
     import torch
 
-    who, threads, updates = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    who, gradient, threads, updates = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    print(json.dumps({"rate": (ours if who == "ours" else sheeprl)(updates)}))
+    print(json.dumps({"rate": (ours if who == "ours" else sheeprl)(gradient, updates)}))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@
     python benchmarks/imagining.py --quick        does it run?
 
 Rows: an epoch of 778 batches of 256 on 200,000 rows (bar 1.15 times as fast in fp32, held-out error unchanged); a
-rollout of 50,000 starts x 5 steps at Hopper's sizes, one elite per row (bar 8 times), all elites with MOPO's penalty
-(bar 2 times), one elite with a RealNVP's penalty (bar 3 times GORMPO's manner); and gathering a block of recorded and
-imagined rows, as a share of the updates made of it (bar 5 %). The peer is a timing peer, see offlinerl_kit_worker.py.
+rollout of 50,000 starts x 5 steps at Hopper's sizes, one elite per row (bar 8 times), all seven members with MOPO's
+penalty (bar 2 times), one elite with a RealNVP's penalty (bar 3 times GORMPO's manner); and gathering a block of
+recorded and imagined rows, as a share of the updates made of it (bar 5 %). The peer is a timing peer, see
+offlinerl_kit_worker.py.
 """
 
 from __future__ import annotations

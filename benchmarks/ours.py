@@ -22,7 +22,7 @@ from lightning.pytorch import Callback, Trainer
 from rl_lightning.algorithms import DQN, PPO, SAC
 from rl_lightning.algorithms.module import RLModule
 from rl_lightning.buffers import Replay
-from rl_lightning.callbacks import LogConfig, default_callbacks, make_loggers
+from rl_lightning.callbacks import LogConfig, Titles, default_callbacks, make_loggers
 from rl_lightning.data import OnlineData, OnPolicyData
 from rl_lightning.data.module import RLData
 from rl_lightning.envs.make import EnvConfig
@@ -85,7 +85,7 @@ def fit(rule: str, steps: int, watch: Callback, precision: str = "32-true") -> N
             accelerator="cpu",
             devices=1,
             precision=precision,  # type: ignore[arg-type]
-            logger=make_loggers(Path(folder), log, "bench", "bench", "bench", []),
+            logger=make_loggers(Path(folder), log, Titles("bench", "bench", "bench", [], "bench")),
             callbacks=[*default_callbacks(Path(folder), log), watch],
             default_root_dir=folder,
         )

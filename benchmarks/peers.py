@@ -11,6 +11,7 @@ SHARED = ["torch>=2.10,<2.14", "gymnasium[classic-control,mujoco]", "mujoco>=3.1
 PEERS = {
     "sb3": [*SHARED, "stable-baselines3"],
     "sheeprl": [*SHARED, "sheeprl"],
+    "zuko": ["torch>=2.10,<2.14", "numpy", "zuko"],
 }
 
 

@@ -56,7 +56,8 @@ def write(rows: list[Row], machine: list[str], notes: list[str]) -> None:
         "# Benchmarks",
         "Written by `make bench`. Absolute figures differ from machine to machine; the ratios are what counts. Each "
         "library runs in a venv and a process of its own, contenders take turns, every figure is the median of three "
-        "after a warm-up. Settings are equal (benchmarks/settings.py).",
+        "after a warm-up. All rows are of one run on one machine. Settings are equal (benchmarks/settings.py): what is "
+        "computed differs only where a row says so. A bar is for the fastest peer.",
         table(rows),
         "\n".join(f"- {line}" for line in [*machine, *notes]),
         "`Lightning's share` compares blocks that the Trainer runs with every default callback to the same blocks "

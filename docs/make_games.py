@@ -12,7 +12,7 @@ from rl_lightning.functional.atari100k import GAMES
 
 FOLDER = Path(__file__).parents[1] / "configs" / "mbarc"
 TEMPLATE = """\
-# pipeline: MBARC on {game}, Atari 100k, full size · needs the atari extra · hours on a GPU, weeks on a CPU
+# pipeline: MBARC on {game}, Atari 100k, no sticky actions · needs the atari extra · hours on a GPU, weeks on a CPU
 extends: mbarc/stages/pipeline
 name: mbarc-{name}
 shared: {{data.init_args.env.id: ALE/{game}-v5}}

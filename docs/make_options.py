@@ -29,6 +29,7 @@ from rl_lightning.functional.advantages import ReturnComputer
 from rl_lightning.functional.noise import NoiseSchedule
 from rl_lightning.functional.samplers import Sampler
 from rl_lightning.functional.schedules import Schedule
+from rl_lightning.models.density import DensityRecipe
 from rl_lightning.models.filters import CandidateFilter
 from rl_lightning.models.next_frame import NextFramePredictor
 from rl_lightning.networks import Network, OptimizerRecipe
@@ -127,6 +128,7 @@ def sections() -> list[Section]:
         Section("Reward samplers", "`sampler` of RewardSteps.", below(RewardSampler, "groups")),
         Section("Optimizers", "`optimizer` of an algorithm.", below(OptimizerRecipe, "build")),
         Section("Schedules", "`lr_schedule`, `clip_schedule`, ...", below(Schedule, "value")),
+        Section("Densities", "`density` of Density.", below(DensityRecipe, "build")),
         Section("Denoisers", "`denoiser` of what learns by diffusion.", below(Denoiser, "build")),
         Section(
             "Noise schedules", "`schedule` of what learns by diffusion.", below(NoiseSchedule, "log_alpha")

@@ -21,23 +21,26 @@ class LoadedPolicy:
     """
 
     def __init__(self, agent: Any) -> None:
-        from rl_lightning.envs.make import make_env
+        from rl_lightning.cli.prediction import action_codec
 
         self.model, self.data, self.run = agent.cli.model, agent.cli.datamodule, agent.run
         self.spec = self.data.spec
         self.model.eval()
-        self._codec, self._carry = None, None
-        if getattr(self.data, "env", None) is not None:
-            env = make_env(self.data.env)
-            self._codec = env.codec
-            env.close()
+        self._codec, self._carry = action_codec(self.data), None
+        self._draw = self.model.evaluation_draw(self.data.seed)
 
-    def reset(self) -> None:
-        """Forgets: the next observation is the first of an episode."""
+    def reset(self, seed: int | None = None) -> None:
+        """Forgets: the next observation is the first of an episode.
+
+        Args:
+            seed: Of the actions of a policy that draws them; null: they go on from where they are.
+        """
         self._carry = None
+        if seed is not None:
+            self._draw = self.model.evaluation_draw(seed)
 
     def act(self, obs: Any, action_mask: Any = None) -> Any:
-        """The greedy action for one observation or a batch of them, as the env itself takes it.
+        """The action for one observation or a batch of them, as evaluation plays it and the env itself takes it.
 
         Args:
             obs: As the run's env gives it: [O] or [B, O].
@@ -58,9 +61,11 @@ class LoadedPolicy:
         if self._carry is None or (self._carry and len(self._carry[0]) != len(rows)):
             self._carry = self.model.initial_carry(len(rows))
         with torch.no_grad():
-            action, self._carry = self.model.act(torch.from_numpy(rows.copy()), self._carry, None, legal)
+            action, self._carry = self.model.act(
+                torch.from_numpy(rows.copy()), self._carry, self._draw, legal
+            )
         chosen = action.cpu().numpy()
-        decoded = chosen if self._codec is None else self._codec.decode_batch(chosen)
+        decoded = self._codec.decode_batch(chosen)
         return (
             decoded[0] if single else decoded if isinstance(decoded[0], dict | tuple) else np.asarray(decoded)
         )
@@ -83,17 +88,19 @@ class LoadedPolicy:
             return self.model.imagine(self._carry, horizon, given)
 
 
-def load(run: str | Path, checkpoint: str = "best") -> LoadedPolicy:
+def load(run: str | Path, checkpoint: str = "best", imports: Sequence[str] = ()) -> LoadedPolicy:
     """The policy of a run, by name or folder, on the CPU.
 
     Args:
         run: Its name or folder.
         checkpoint: best, last, a milestone (step-20000) or a path.
+        imports: Packages of yours that the run was made with, as for --import.
     """
     from rl_lightning.cli.evaluation import load as load_agent
     from rl_lightning.cli.flags import Parsed
 
-    agent = load_agent(Parsed([str(run)], {"checkpoint": [checkpoint]}), "best", None)
+    given = {"checkpoint": [checkpoint], **({"import": list(imports)} if imports else {})}
+    agent = load_agent(Parsed([str(run)], given), "best", None)
     if not getattr(agent.cli.model, "acts", True):
         raise ConfigError(f"'{run}' is a {type(agent.cli.model).__name__}: it predicts, and does not act")
     return LoadedPolicy(agent)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rl_lightning.errors import RLError
+from rl_lightning.errors import EnvError, RLError
 
 T = TypeVar("T")
+PATIENCE = 60.0  # seconds that this process has to end by itself once another has died
 
 
 def world_size() -> int:
@@ -84,6 +90,67 @@ def decide(make: Callable[[], T]) -> T:
     if code is not None:
         raise SystemExit(code)
     return value  # type: ignore[return-value]
+
+
+class Lost(NamedTuple):
+    """A process that ended before its time.
+
+    Args:
+        rank: Which one.
+        code: Its exit code; minus the signal's number if one ended it.
+    """
+
+    rank: int
+    code: int
+
+    def __str__(self) -> str:
+        how = f"signal {-self.code}" if self.code < 0 else f"exit {self.code}"
+        return f"process {self.rank} ended ({how})"
+
+
+_lost: list[Lost] = []
+
+
+@contextmanager
+def watch(children: Sequence[subprocess.Popen[Any]]) -> Iterator[None]:
+    """Looks after the processes that this one started: while it lasts, none waits for one that has died."""
+    _lost.clear()
+    over = threading.Event()
+    threading.Thread(target=_see_to_them, args=(list(children), over), daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _see_to_them(children: list[subprocess.Popen[Any]], over: threading.Event) -> None:
+    while not (ended := [Lost(i, c.returncode) for i, c in enumerate(children, 1) if c.poll()]):
+        if all(child.poll() == 0 for child in children):
+            return
+        time.sleep(0.1)  # also after `over`: `lost` is asked then
+    _lost.append(ended[0])
+    if over.wait(PATIENCE):
+        return
+    # Still here: what waits for a dead process, e.g. on a GPU, waits for ever.
+    for child in children:
+        child.kill()
+    print(f"error: {_lost[0]}", file=sys.stderr, flush=True)  # noqa: T201
+    os._exit(_lost[0].code if _lost[0].code > 0 else EnvError.exit_code)
+
+
+def lost(seconds: float = 5.0) -> Lost | None:
+    """Which of the processes that this one started has died, if one does within so many seconds."""
+    end = time.monotonic() + seconds
+    while not _lost and time.monotonic() < end:
+        time.sleep(0.05)
+    return _lost[0] if _lost else None
+
+
+def is_lost_peer(error: BaseException) -> bool:
+    """Whether an error says that another process no longer answers."""
+    text = str(error).lower()
+    known = isinstance(error, dist.DistError) or "gloo" in text
+    return known or any(part in text for part in ("closed by peer", "reset by peer", "broken pipe"))
 
 
 def barrier() -> None:

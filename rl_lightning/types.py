@@ -173,6 +173,7 @@ class EpisodeStats(NamedTuple):
     length: int
     seed: int | None = None
     extra: dict[str, float] = {}  # noqa: RUF012  (never mutated)
+    cut: bool = False  # an evaluation ended it: the env would have gone on
 
 
 torch.serialization.add_safe_globals([EnvSpec])

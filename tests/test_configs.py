@@ -341,6 +341,26 @@ def test_pipeline_of_world_models_trains(name, tmp_path, capsys):
     assert "eval/return" in (run / "controller" / "metrics.csv").read_text()
 
 
+D4RL = [name for name in PIPELINES if re.search(r"-v2$", name) and name.startswith(("gormpo/", "dice/"))]
+
+
+@pytest.mark.parametrize("name", D4RL)
+def test_parity_configs_are_the_originals(name):
+    """GORMPO's penalty is tanh(0.1 (T - log p)) in nats; Diffusion-DICE has two learning rates and no schedule."""
+    stages = {each["name"]: each for each in inline_stages(compose([name]), FOLDER)["stages"]}
+    text = yaml.safe_dump(stages)
+    assert "threads: 1" not in text
+    if name.startswith("gormpo/"):
+        penalty = stages["policy"]["config"]["data"]["init_args"]["penalty"]
+        assert same_class(penalty["class_path"], "TanhPenalty")
+        assert penalty["init_args"] == {"scale": "nats", "slope": 0.1}
+        assert stages["policy"]["config"]["model"]["init_args"]["log_std_init"] == 0.0
+    else:
+        model = stages["dice"]["config"]["model"]["init_args"]
+        assert (model["lr"], model["guide_lr"]) == (3e-4, 3e-4) and "lr_schedule" not in model
+        assert stages["dice"]["config"]["run"]["keep_every"] == 100_000
+
+
 def test_games_are_one_template_and_one_table():
     """Every game's file is what docs/make_games.py writes, and the sweep names all of them."""
     for name, text in load_file("docs/make_games.py").files().items():

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "rl_lightning"
 LAYERS = [
-    {"types", "errors", "seeding", "interrupt", "ranks", "heap"},
+    {"types", "errors", "extras", "seeding", "interrupt", "ranks", "heap", "redaction"},
     {"functional"},
     {"networks", "models", "buffers", "envs", "datasets"},
     {"rollout"},

@@ -16,6 +16,7 @@ from rl_lightning.functional.samplers import DPMSolver, Sampler
 from rl_lightning.functional.schedules import Constant, Schedule
 from rl_lightning.functional.value import polyak_
 from rl_lightning.models.diffusion import ActionDiffusion, average_share, drawn_share
+from rl_lightning.models.diffusion_policies import DiffusionActor
 from rl_lightning.models.policy import ObsScale, flat_width
 from rl_lightning.models.provided import Provided
 from rl_lightning.networks.denoisers import Denoiser, ResidualDenoiser
@@ -72,7 +73,8 @@ class BehaviorDiffusion(RLModule):
         self.optimizer, self.max_grad_norm = optimizer or Adam(), max_grad_norm
         self.ema_decay, self.ema_power = ema_decay, ema_power
         noise = schedule or VPSchedule()
-        self.moves = (sampler or DPMSolver()).moves(noise)
+        self.sampler = sampler or DPMSolver()
+        self.moves = self.sampler.moves(noise)
         width = flat_width(spec, "BehaviorDiffusion")
         net = denoiser or ResidualDenoiser()
         self.model = ActionDiffusion.of(width, spec.action_dim, net, noise, normalize_obs)
@@ -87,7 +89,7 @@ class BehaviorDiffusion(RLModule):
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        draw = explore if explore is not None else torch.Generator().manual_seed(0)
+        draw = explore if explore is not None else torch.default_generator
         action = self.average.sample(obs, 1, self.moves, draw, self.clip_guess)[:, 0]
         return action.clamp(-1.0, 1.0), carry
 
@@ -103,7 +105,8 @@ class BehaviorDiffusion(RLModule):
         return {"train/loss": loss} | ({} if norm is None else {"train/grad_norm": norm})
 
     def provides(self) -> dict[str, Provided]:
-        return {"behavior": self.average.provided("average.")}
+        played = DiffusionActor.described(self.average, self.sampler, self.clip_guess, "average.")
+        return {"behavior": self.average.provided("average."), "policy": played}
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer.build(self.model.parameters(), self.lr)

@@ -72,6 +72,7 @@ class Density(RLModule):
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
         self.patience, self.lr_patience, self.assess_rows = patience, lr_patience, assess_rows
         self.percentile = percentile
+        self.models_next_obs = input in ("next_obs_act", "obs_act_next_obs")
         self.init_args: dict[str, Any] = {
             "recipe": (density or RealNVP()).spec(),
             "obs_dim": math.prod(spec.obs_shape),
@@ -85,6 +86,10 @@ class Density(RLModule):
         self.register_buffer("evaluations", torch.zeros((), dtype=torch.int64))
         self.register_buffer("best_score", torch.full((), -math.inf, dtype=torch.float64))
         self.register_buffer("stale", torch.zeros((), dtype=torch.int64))  # evaluations since the best one
+
+    @property
+    def looks_by_passes(self) -> bool:  # type: ignore[override]
+        return self.model.trains
 
     def on_fit_start(self) -> None:
         if not self.fitted:  # a resumed run has its statistics from the checkpoint

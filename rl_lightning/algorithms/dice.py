@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from functools import cached_property, partial
+from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -14,14 +15,16 @@ from rl_lightning.algorithms.module import Metrics, RLModule
 from rl_lightning.algorithms.step import set_lr, step
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.dice import guide_loss, ratio_of, value_loss
-from rl_lightning.functional.diffusion import guided, noised
+from rl_lightning.functional.diffusion import Move, noised
 from rl_lightning.functional.samplers import DPMSolver, Sampler
 from rl_lightning.functional.schedules import Constant, Schedule
 from rl_lightning.functional.value import polyak_, td_target
 from rl_lightning.models.diffusion import drawn_share
+from rl_lightning.models.diffusion_policies import GuidedPolicy, guided_actions, judged, path_of, picked
 from rl_lightning.models.filters import CandidateFilter, MaxFilter
 from rl_lightning.models.policy import ObsScale, flat_width
-from rl_lightning.models.provided import load_provided
+from rl_lightning.models.provided import Provided, fingerprint, load_provided
+from rl_lightning.models.recipes import written
 from rl_lightning.networks.critics import QEnsemble
 from rl_lightning.networks.denoisers import halved
 from rl_lightning.networks.guide import GuideNet
@@ -48,9 +51,10 @@ class DiceGuidance(RLModule):
         noise_draws: Noisy versions of each action that the guide learns from in one update.
         ratio_limit: Largest ratio that the guide learns from.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
-        lr: Learning rate of all four.
-        lr_schedule: How the rate of values and critics changes over the run, not the guide's (the original: Cosine with
-            end 1e-4); null: it does not.
+        lr: Learning rate of the value and the critics.
+        guide_lr: Learning rate of the guide; null: as theirs.
+        lr_schedule: How the learning rate of value and critics changes over the run, not the guide's; null: it does
+            not, as in the original, whose option is Cosine with end 1e-4.
         optimizer: The optimizer of all four, without its rate; null: AdamW with weight decay 1e-4.
         max_grad_norm: Gradients of the guide are scaled down to this norm; null never.
         guidance_scale: How far samples follow the guide; 0 is the behaviour itself. Can be changed after training.
@@ -81,6 +85,7 @@ class DiceGuidance(RLModule):
         ratio_limit: float = 100.0,
         normalize_obs: bool = False,
         lr: float = 3e-4,
+        guide_lr: float | None = None,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerRecipe | None = None,
         max_grad_norm: float | None = None,
@@ -103,7 +108,7 @@ class DiceGuidance(RLModule):
         self.behavior_product = behavior
         self.alpha, self.value_weight, self.gamma = alpha, value_weight, gamma
         self.target_rate, self.noise_draws, self.ratio_limit = target_rate, noise_draws, ratio_limit
-        self.lr, self.lr_schedule = lr, lr_schedule or Constant()
+        self.lr, self.guide_lr, self.lr_schedule = lr, guide_lr or lr, lr_schedule or Constant()
         self.optimizer, self.max_grad_norm = optimizer or AdamW(weight_decay=1e-4), max_grad_norm
         self.guidance_scale, self.candidates, self.clip_guess = guidance_scale, candidates, clip_guess
         self.filter, self.sampler, self.precision = filter or MaxFilter(), sampler or DPMSolver(), precision
@@ -114,6 +119,8 @@ class DiceGuidance(RLModule):
         self.q = QEnsemble(2, width, spec.action_dim, hidden)
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
         self.q_more = QEnsemble(ensemble, width, spec.action_dim, hidden) if ensemble else None
+        self.critic_hidden = hidden
+        self.guide_args = {"hidden": guide_hidden or [256] * 4, "scale": time_scale}
         self.guide = GuideNet(spec.action_dim, width, guide_hidden or [256] * 4, scale=time_scale)
 
     @cached_property
@@ -124,6 +131,9 @@ class DiceGuidance(RLModule):
         ):  # weights are drawn before they are read: nobody else shall notice
             return load_provided(self.behavior_product, "behavior")
 
+    def borrowed(self) -> dict[str, nn.Module]:
+        return {"behavior": self.behavior}
+
     def setup(self, stage: str) -> None:
         known, wanted = self.behavior.init_args, (self.spec.obs_shape[0], self.spec.action_dim)
         if (known["obs_dim"], known["action_dim"]) != wanted:
@@ -131,7 +141,11 @@ class DiceGuidance(RLModule):
                 f"{self.behavior_product}: a behaviour of {known['obs_dim']} observations and {known['action_dim']} "
                 f"actions; the data have {wanted[0]} and {wanted[1]}"
             )
-        self.moves = self.sampler.moves(self.behavior.schedule)
+
+    @cached_property
+    def moves(self) -> list[Move]:
+        """The sampler's steps; made when they are first needed, since a policy that only plays is never set up."""
+        return self.sampler.moves(self.behavior.schedule)
 
     def on_fit_start(self) -> None:
         if isinstance(self.norm, ObsScale):
@@ -140,29 +154,20 @@ class DiceGuidance(RLModule):
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        draw = explore if explore is not None else torch.Generator().manual_seed(0)
+        draw = explore if explore is not None else torch.default_generator
         action = self.draw_candidates(obs, draw)
         if self.candidates == 1:
             return action[:, 0], carry
-        chosen = self.filter.choose(self.judge(obs, action), draw)
-        return action[torch.arange(len(obs), device=obs.device), chosen], carry
+        return picked(action, self.filter.choose(self.judge(obs, action), draw)), carry
 
     def draw_candidates(self, obs: Tensor, generator: torch.Generator) -> Tensor:
         """Guided samples inside the env's bounds.  [B, O] -> [B, K, A]"""
-        behavior, guide = self.behavior.to(obs.device), self.guide
-        if self.precision == "half":
-            behavior = self._half_behavior.to(obs.device)
-            guide = halved(guide)  # type: ignore[assignment]
-        dtype = guide.last.weight.dtype
-        seen = self.norm(obs).to(dtype).unsqueeze(1)
-
-        def gradient(x: Tensor, time: float) -> Tensor:
-            at = torch.full((1, 1), time, device=x.device)
-            return guide.gradient(x.to(dtype), at, seen).to(x.dtype)
-
-        lean = partial(guided, gradient=gradient, scale=self.guidance_scale, schedule=behavior.schedule)
-        found = behavior.sample(obs, self.candidates, self.moves, generator, self.clip_guess, lean)
-        return found.clamp(-1.0, 1.0)  # type: ignore[no-any-return]
+        half = self.precision == "half"
+        behavior = (self._half_behavior if half else self.behavior).to(obs.device)
+        return guided_actions(
+            behavior, halved(self.guide) if half else self.guide, self.norm, obs, self.candidates, self.moves,
+            generator, self.clip_guess, self.guidance_scale,
+        )  # fmt: skip
 
     @cached_property
     def _half_behavior(self) -> Any:
@@ -170,9 +175,19 @@ class DiceGuidance(RLModule):
 
     def judge(self, obs: Tensor, action: Tensor) -> Tensor:
         """What critics think of candidates.  [B, O], [B, K, A] -> [E, B, K]"""
-        seen = self.norm(obs).unsqueeze(1).expand(-1, action.shape[1], -1)
-        critic = self.q_slow if self.q_more is None else self.q_more
-        return critic(seen.flatten(0, 1), action.flatten(0, 1)).unflatten(1, action.shape[:2])  # type: ignore[no-any-return]
+        return judged(self.q_slow if self.q_more is None else self.q_more, self.norm, obs, action)
+
+    def provides(self) -> dict[str, Provided]:
+        critic = "q_slow" if self.q_more is None else "q_more"
+        arguments = {
+            "behavior": str(Path(self.behavior_product).expanduser().resolve()), "mark": fingerprint(self.behavior),
+            "obs_dim": self.spec.obs_shape[0], "action_dim": self.spec.action_dim, "guide": self.guide_args,
+            "critics": getattr(self, critic).members, "critic_hidden": self.critic_hidden, "critic": critic,
+            "sampler": written(self.sampler), "filter": written(self.filter), "candidates": self.candidates,
+            "scale": self.guidance_scale, "clip": self.clip_guess, "half": self.precision == "half",
+            "normalize_obs": isinstance(self.norm, ObsScale),
+        }  # fmt: skip
+        return {"policy": Provided(path_of(GuidedPolicy), arguments, "")}
 
     def update(self, batch: Transitions) -> Metrics:
         value_optimizer, critic_optimizer, *more, guide_optimizer = self.raw_optimizers()
@@ -226,5 +241,6 @@ class DiceGuidance(RLModule):
         }
 
     def configure_optimizers(self) -> list[Optimizer]:
-        nets = [self.value, self.q, self.q_more, self.guide]
-        return [self.optimizer.build(net.parameters(), self.lr) for net in nets if net is not None]
+        critics = [net for net in (self.value, self.q, self.q_more) if net is not None]
+        found = [self.optimizer.build(net.parameters(), self.lr) for net in critics]
+        return [*found, self.optimizer.build(self.guide.parameters(), self.guide_lr)]

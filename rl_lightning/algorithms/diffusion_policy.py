@@ -104,25 +104,35 @@ class DiffusionPolicy(RLModule):
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        draw = explore if explore is not None else torch.Generator().manual_seed(0)
+        draw = explore if explore is not None else torch.default_generator
         history, began, chunk, left = carry
         row = obs.float().flatten(1)
         past = torch.cat((history[:, row.shape[1] :], row), -1)
         history = torch.where(
             began > 0, past, row.repeat(1, self.obs_steps)
         )  # an episode begins with its first row
-        actions = chunk.unflatten(-1, (self.act_steps, -1)).clone()
-        empty = (left[:, 0] == 0).nonzero()[:, 0]
-        if len(empty):
-            actions[empty] = self._plan(history[empty].to(obs.dtype), draw)
+        actions = self._refill(
+            chunk.reshape(-1, self.act_steps, self.spec.action_dim), left == 0, history.to(obs.dtype), draw
+        )
         left = torch.where(left == 0, float(self.act_steps), left)
         now = self.act_steps - left[:, 0].long()
-        action = actions[torch.arange(len(obs), device=obs.device), now]
+        action = actions.gather(1, now[:, None, None].expand(-1, 1, actions.shape[-1]))[:, 0]
         return action.clamp(-1.0, 1.0), (history, torch.ones_like(began), actions.flatten(1), left - 1.0)
+
+    def _refill(self, actions: Tensor, empty: Tensor, history: Tensor, generator: torch.Generator) -> Tensor:
+        """The actions to play, drawn anew in the rows that have none left.  [N, S, A], [N, 1] -> [N, S, A]"""
+        if torch.jit.is_tracing():  # an exported graph has no branches: it draws for every row and chooses
+            return torch.where(empty.unsqueeze(-1), self._plan(history, generator), actions)
+        rows = empty[:, 0].nonzero()[:, 0]
+        if not len(rows):
+            return actions
+        actions = actions.clone()
+        actions[rows] = self._plan(history[rows], generator)
+        return actions
 
     def _plan(self, history: Tensor, generator: torch.Generator) -> Tensor:
         """The actions to play next: the first belongs to the newest observation.  [N, T * O] -> [N, act_steps, A]"""
-        seen = history.unflatten(-1, (self.obs_steps, *self.spec.obs_shape))
+        seen = history.reshape(-1, self.obs_steps, *self.spec.obs_shape)
         found = self.average.sample(seen, self.moves, generator, self.clip_guess)
         return found[:, self.obs_steps - 1 : self.obs_steps - 1 + self.act_steps]
 

@@ -46,6 +46,7 @@ class Dynamics(RLModule):
     """
 
     acts = False
+    models_next_obs = True
     action_kinds = ("continuous",)
     stale: Tensor
 
@@ -191,8 +192,9 @@ class Dynamics(RLModule):
     def _open_loop(self, data: Any, first: Tensor) -> dict[str, float]:
         """From held-out rows along their episodes: as many steps as any of those are long."""
         whole = data.dataset
+        episode = torch.where(whole.next_known, whole.episode, -1)
         for length in reversed(OPEN_LOOP_STEPS):
-            index = checks.windows(whole.episode, first.cpu(), length, 1000)
+            index = checks.windows(episode, first.cpu(), length, 1000)
             if len(index):
                 obs, action, next_obs = (
                     part[index].to(self.device) for part in (whole.obs, whole.action, whole.next_obs)

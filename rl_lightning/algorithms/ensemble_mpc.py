@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rl_lightning.algorithms.module import Metrics, RLModule
 from rl_lightning.envs.termination import Termination, termination_for
@@ -60,6 +60,10 @@ class EnsembleMPC(RLModule):
     @cached_property
     def policy(self) -> Any:
         return None if self.proposer is None else load_provided(self.proposer, "policy")
+
+    def borrowed(self) -> dict[str, nn.Module]:
+        proposer = {} if self.policy is None else {"policy": self.policy}
+        return {"dynamics": self.dynamics, **proposer}
 
     def setup(self, stage: str) -> None:
         known, wanted = self.dynamics, (self.spec.obs_shape[0], self.spec.action_dim)

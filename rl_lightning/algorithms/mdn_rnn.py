@@ -83,6 +83,12 @@ class MDNRNN(RLModule):
     def on_fit_start(self) -> None:
         self.trainer.datamodule.translate(self.encode)  # type: ignore[attr-defined]
 
+    def on_test_start(self) -> None:
+        self.on_fit_start()
+
+    def on_validation_start(self) -> None:
+        self.on_fit_start()
+
     def encode(self, frames: Tensor) -> Tensor:
         """Mean and standard deviation of each frame's code.  [N, C, 64, 64] -> [N, 2 Z]"""
         seen = self.world.vision.encode_all(frames)

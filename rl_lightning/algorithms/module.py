@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from lightning.pytorch import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rl_lightning import interrupt
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.collect import Act
-from rl_lightning.rollout.evaluate import evaluate, summarize
+from rl_lightning.rollout.evaluate import StepCap, evaluate, summarize
 from rl_lightning.seeding import derive
 from rl_lightning.types import Block, Carry, EnvSpec, EpisodeStats, Transitions
 
@@ -36,6 +36,9 @@ class RLModule(LightningModule):
     n_step = 1
     members = 0  # parts that may each be given rows of their own (data.bootstrap); 0: all learn from the same
     acts = True  # False: a model of something; it is assessed on held-out rows instead of played
+    looks_by_passes = False  # evaluated by passes over the data until the first regular evaluation
+    models_next_obs = False  # True: learns what is observed next, so rows that do not tell it are left out
+    newest_is_best = False  # of a model: evaluations do not rank it, the newest weights are its best
     explores_in_evaluation = False
     action_kinds: tuple[str, ...] = ("continuous", "discrete", "multi_discrete")
 
@@ -76,6 +79,15 @@ class RLModule(LightningModule):
         """True ends the run before its budget: nothing more is to be gained."""
         return False
 
+    @property
+    def policy_trained(self) -> bool:
+        """False while the policy is still the one it was started from: its evaluations are no score of this run."""
+        return True
+
+    def caution(self) -> str | None:
+        """What somebody who reads this model's result must be told of it, e.g. that it is not final."""
+        return None
+
     def report(self, data: Any) -> dict[str, Any]:
         """What `rl test` says of a module that does not act: numbers, perhaps in groups."""
         return dict(self.assess(data))
@@ -83,6 +95,10 @@ class RLModule(LightningModule):
     def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
         """What `rl predict` writes of a module that does not act, for rows of a data set."""
         raise ConfigError(f"{type(self).__name__} predicts nothing for rows of data")
+
+    def borrowed(self) -> dict[str, nn.Module]:
+        """Frozen modules of earlier stages' products that `act` goes through; no checkpoint of this one holds them."""
+        return {}
 
     def provides(self) -> dict[str, Provided]:
         """What later stages may take from this one's product, by name."""
@@ -177,17 +193,24 @@ class RLModule(LightningModule):
         self._sums, self._counts = {}, {}
         return means
 
-    def play(self, envs: Any, episodes: int, seed: int) -> list[EpisodeStats]:
-        """Plays whole episodes and leaves no trace: own generator, eval mode, no gradient."""
-        explore = torch.Generator().manual_seed(derive(seed, "play")) if self.explores_in_evaluation else None
+    def play(
+        self, envs: Any, episodes: int, seed: int, max_steps: int | None = None, longest: int = 0
+    ) -> list[EpisodeStats]:
+        """Plays whole episodes and leaves no trace: own generator, eval mode, no gradient. See StepCap for the rest."""
+        explore = self.evaluation_draw(seed)
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
         try:
             with torch.random.fork_rng(devices=[]):
-                return evaluate(self.player(), self.initial_carry, envs, episodes, seed, explore)
+                cap = StepCap(envs, max_steps, longest)
+                return evaluate(self.player(), self.initial_carry, envs, episodes, seed, explore, cap)
         finally:
             for module, training in modes:
                 module.training = training
+
+    def evaluation_draw(self, seed: int) -> torch.Generator | None:
+        """What `act` is given wherever a finished policy acts: None for a greedy one, else where it draws from."""
+        return torch.Generator().manual_seed(derive(seed, "play")) if self.explores_in_evaluation else None
 
     def onlooker(self) -> Callable[[Tensor], list[np.ndarray]] | None:
         """For a film: told of every observation [1, *O] of one episode, returns pictures [H, W, 3] to lay beside it."""
@@ -218,11 +241,12 @@ class RLModule(LightningModule):
         if not self.acts:
             self.assessed = self.report(data)
             return
-        count = data.schedule.run.eval_episodes
-        envs = data.eval_envs(count)
-        self.evaluated = None if envs is None else self.play(envs, count, derive(data.seed, "test"))
-        if self.evaluated is None:
+        run = data.schedule.run
+        envs = data.eval_envs(run.eval_episodes)
+        if envs is None:
+            self.evaluated = None
             return
+        self.evaluated = self.play(envs, run.eval_episodes, derive(data.seed, "test"), run.eval_max_steps)
         self.log_dict(summarize(self.evaluated), batch_size=1)
 
 

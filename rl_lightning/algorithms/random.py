@@ -9,6 +9,8 @@ from torch import Tensor
 
 from rl_lightning.algorithms.module import Metrics, RLModule
 from rl_lightning.errors import ConfigError
+from rl_lightning.models.policy import UniformPolicy
+from rl_lightning.models.provided import Provided
 from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.types import Carry, EnvSpec
 
@@ -51,6 +53,15 @@ class RandomPolicy(RLModule):
 
     def update(self, batch: Any) -> Metrics:
         return {}
+
+    def provides(self) -> dict[str, Provided]:
+        """The policy where it hangs on nothing that was before, for stages that value one."""
+        if len(self.spec.obs_shape) != 1 or self.hold > 1 or self.spec.action_kind == "multi_discrete":
+            return {}
+        discrete = self.spec.action_kind == "discrete"
+        return {
+            "policy": UniformPolicy(self.spec.obs_shape[0], self.spec.action_dim, discrete).provided("none.")
+        }
 
     def configure_optimizers(self) -> None:
         return None

@@ -49,6 +49,8 @@ class SAC(RLModule):
         target_rate: Share of the critics that the slow ones take over at each update.
         alpha: Temperature: a number keeps it fixed, null learns it.
         initial_alpha: Where a learned temperature starts.
+        log_std_init: Log standard deviation of the first policy; null: the middle of its bounds, -1.5, as in CleanRL.
+            SB3's and OfflineRL-Kit's start around 0.
         target_entropy: Entropy that the learned temperature holds; null: minus the number of action dimensions.
         actor_every: Critic updates per actor update (the actor then makes as many steps at once).
         max_grad_norm: Gradients are scaled down to this norm; null never.
@@ -82,6 +84,7 @@ class SAC(RLModule):
         actor_starts: int = 0,
         critic_layer_norm: bool = False,
         lr_schedule: Schedule | None = None,
+        log_std_init: float | None = None,
     ) -> None:
         super().__init__(spec)
         self.policy, self.actor_starts = policy, actor_starts
@@ -100,7 +103,9 @@ class SAC(RLModule):
         self.critic_subset, self.actor_every, self.max_grad_norm = critic_subset, actor_every, max_grad_norm
         network = network or MLP(hidden=[256, 256], activation="relu", init="default")
         self.network = network
-        self.actor = SquashedGaussianActor(feed_forward(network, spec), spec.action_dim)
+        self.actor = SquashedGaussianActor(
+            feed_forward(network, spec), spec.action_dim, log_std_init=log_std_init
+        )
         hidden = critic_hidden or [256, 256]
         # Pixels are seen through an encoder of the critics' own; the actor never trains it.
         pixels = len(spec.obs_shape) > 1
@@ -176,6 +181,10 @@ class SAC(RLModule):
         count = int(self.updates) + 1
         return self.actor_every if count > self.actor_starts and count % self.actor_every == 0 else 0
 
+    @property
+    def policy_trained(self) -> bool:
+        return self.actor_starts == 0 or int(self.updates) > self.actor_starts
+
     def _draw(self, *obs: Tensor) -> Sequence[Drawn]:
         """Noise for the actor in each of these; where gradients are written out, what it does with it, too."""
         shape = (len(obs), len(obs[0]), self.spec.action_dim)
@@ -226,8 +235,8 @@ class SAC(RLModule):
         step(optimizer, loss, self.max_grad_norm, grads)
         entropy = -log_prob
         if alpha_optimizer:
-            alpha_loss = self.log_alpha.detach().exp() * (entropy - self.target_entropy)
-            step(alpha_optimizer[0], alpha_loss, None, [alpha_loss])  # e^x is its own slope
+            slope = entropy - self.target_entropy
+            step(alpha_optimizer[0], self.log_alpha.detach() * slope, None, [slope])
         return {"train/actor_loss": loss.detach(), "train/entropy": entropy}
 
     def _follow(self) -> None:

@@ -101,7 +101,7 @@ class DiscreteSAC(RLModule):
         step(actor_optimizer, actor_loss, self.max_grad_norm)
         entropy = -(probs * log_probs).sum(-1).detach().mean()
         if alpha_optimizer:
-            step(alpha_optimizer[0], self.log_alpha.exp() * (entropy - self.target_entropy))
+            step(alpha_optimizer[0], self.log_alpha * (entropy - self.target_entropy))
         self.updates += 1
         if self.updates % self.target_every == 0:
             polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)

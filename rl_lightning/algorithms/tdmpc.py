@@ -15,7 +15,7 @@ from rl_lightning.functional.value import polyak_
 from rl_lightning.models.latent_mpc import check_windows, flat_obs
 from rl_lightning.models.latent_plain import PlainModel
 from rl_lightning.networks.optim import Adam
-from rl_lightning.rollout.mpc import plan_latent
+from rl_lightning.rollout.mpc import explores, plan_latent, search_noise
 from rl_lightning.rollout.planners import MPPI
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
@@ -99,12 +99,16 @@ class TDMPC(RLModule):
         plan = plan_latent(self.planner, self.model, obs, carry[0], self.gamma, explore, horizon, min_std)
         return plan.action, (plan.mean,)
 
+    def evaluation_draw(self, seed: int) -> torch.Generator:
+        """Plans are searched for with fresh numbers at every step, as the original evaluates them."""
+        return search_noise(seed)
+
     def act_policy(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         """The policy alone, without a plan."""
         latent = self.model.encode(obs)
-        if explore is None:
+        if explore is None or not explores(explore):
             return torch.tanh(self.model.policy(latent)), carry
         return self.model.propose(latent, explore), carry
 

@@ -23,7 +23,7 @@ from rl_lightning.models.latent_mpc import (
     gaussian_entropy_estimate,
 )
 from rl_lightning.networks.optim import Adam
-from rl_lightning.rollout.mpc import plan_latent
+from rl_lightning.rollout.mpc import explores, plan_latent, search_noise
 from rl_lightning.rollout.planners import MPPI
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
@@ -123,12 +123,16 @@ class TDMPC2(RLModule):
         plan = plan_latent(self.planner, self.model, obs, carry[0], self.gamma, explore)
         return plan.action, (plan.mean,)
 
+    def evaluation_draw(self, seed: int) -> torch.Generator:
+        """Plans are searched for with fresh numbers at every step, as the original evaluates them."""
+        return search_noise(seed)
+
     def act_policy(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         """The policy prior alone, without a plan."""
         mean, _ = self.model.gaussian(self.model.encode(obs))
-        if explore is None:
+        if explore is None or not explores(explore):
             return torch.tanh(mean), carry
         return self.model.propose(self.model.encode(obs), explore), carry
 

@@ -10,7 +10,7 @@ from rl_lightning.callbacks.dream import RecordDream
 from rl_lightning.callbacks.dreams import ShowDreams
 from rl_lightning.callbacks.evaluation import Evaluate
 from rl_lightning.callbacks.guard import Guard
-from rl_lightning.callbacks.loggers import LogConfig, make_loggers
+from rl_lightning.callbacks.loggers import LogConfig, Titles, make_loggers
 from rl_lightning.callbacks.metrics import EmitMetrics
 from rl_lightning.callbacks.phases import Phases
 from rl_lightning.callbacks.progress import Progress
@@ -32,6 +32,7 @@ __all__ = [
     "SaveCheckpoints",
     "ShowDreams",
     "TellTime",
+    "Titles",
     "default_callbacks",
     "make_loggers",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from rl_lightning import ranks, seeding
+from rl_lightning import interrupt, ranks, seeding
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.callbacks.evaluation import Evaluate
 from rl_lightning.callbacks.generations import Generations, read_file, verify, write_file, write_json
@@ -100,7 +100,7 @@ class SaveCheckpoints(Callback):
         told = isinstance(exception, BlockAbandoned | KeyboardInterrupt)
         if told or not self.ready or not trainer.is_global_zero:
             return
-        with contextlib.suppress(OSError, ResumeError):
+        with contextlib.suppress(Exception):  # whatever is wrong here, the reason of the crash is what counts
             crash = {
                 "state_dict": pl_module.state_dict(),
                 "error": f"{type(exception).__name__}: {exception}",
@@ -135,6 +135,10 @@ class SaveCheckpoints(Callback):
 
     def save(self, trainer: Trainer, module: Any, name: str, kind: str) -> None:
         """Rank 0 writes the model, every rank its own side file; the description comes last."""
+        with interrupt.shield():
+            self._save(trainer, module, name, kind)
+
+    def _save(self, trainer: Trainer, module: Any, name: str, kind: str) -> None:
         data, rank = trainer.datamodule, trainer.global_rank  # type: ignore[attr-defined]
         state = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         state["provides"] = provided_by(module)
@@ -160,7 +164,7 @@ class SaveCheckpoints(Callback):
         except OSError as error:
             raise ResumeError(
                 f"the checkpoint at {data.schedule.clock} {data.schedule.now} could not be written "
-                f"({error.strerror}); the one before it is intact"
+                f"({error.strerror or error}); the one before it is intact\n{self.generations.folder}"
             ) from error
         self._saved_at = time.monotonic()
 
@@ -211,9 +215,11 @@ class SaveCheckpoints(Callback):
             max(1_000_000, int(1.5 * self._last_bytes)),
         )
         if free < needed:
+            begun = self.generations.found()
+            again = f"rl resume {self.generations.folder.parent.name}" if begun else "the same line again"
             raise ResumeError(
                 f"{self.generations.folder}: {free / 2**20:.1f} MB free, a checkpoint needs {needed / 2**20:.1f} MB. "
-                f"Free some space and type: rl resume {self.generations.folder.parent.name}"
+                f"Free some space and type: {again}"
             )
 
     def state_dict(self) -> dict[str, Any]:

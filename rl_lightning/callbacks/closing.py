@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
@@ -44,3 +45,5 @@ class Close(Callback):
             self.evaluation.evaluate(trainer, pl_module, final=True)
             if self.evaluation.is_best:
                 self.saving.save_best(trainer, pl_module)
+        if trainer.is_global_zero and (caution := pl_module.caution()):
+            print(f"note: {caution}", file=sys.stderr, flush=True)  # noqa: T201

@@ -32,7 +32,8 @@ class TellTime(Callback):
 class Control(Callback):
     """Stops the Trainer at the end of the block in which a budget is reached or a signal arrives.
 
-    A first Ctrl-C or SIGTERM asks for a stop (the block ends, a checkpoint is saved); a second one stops at once.
+    A first Ctrl-C or SIGTERM asks for a stop (the block ends, a checkpoint is saved); a second one stops at once. A
+    block that waits for something that does not come is left after a few seconds (interrupt.py).
     Must run before the callback that saves, which looks at `trainer.should_stop`.
 
     Args:
@@ -42,6 +43,7 @@ class Control(Callback):
     def __init__(self, report: Callable[..., None] | None = None) -> None:
         self.report = report or (lambda **fields: None)
         self.caught: int | None = None
+        self.farewell: Callable[[], None] | None = None  # what is noted before a hung process is ended
         self._reported = 0.0
         self._previous: dict[int, Any] = {}
 
@@ -51,16 +53,20 @@ class Control(Callback):
             self._previous[number] = signal.signal(number, self._catch)
 
     def _catch(self, number: int, frame: Any) -> None:
-        if self.caught is not None:
+        if interrupt.late():
+            raise interrupt.BlockAbandoned
+        again, self.caught = self.caught is not None, number
+        if again:
             raise KeyboardInterrupt
-        self.caught = number
-        interrupt.ask()
+        interrupt.ask(number, self.farewell)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        self.caught = ranks.from_rank_zero(self.caught)
+        everywhere = ranks.gather_objects(self.caught)  # a cluster may tell one process only
+        self.caught = next((number for number in everywhere if number is not None), None)
         if schedule.finished or schedule.late or self.caught is not None:
             trainer.should_stop = True
+            interrupt.block_ended()
         if time.monotonic() - self._reported > 5.0:
             self._reported = time.monotonic()
             self.report(env_step=schedule.env_step, update=schedule.update)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from lightning.pytorch import Callback, Trainer
 
 from rl_lightning import ranks
 from rl_lightning.callbacks.metrics import emit
-from rl_lightning.rollout.evaluate import summarize
+from rl_lightning.rollout.evaluate import StepCap, summarize
 from rl_lightning.rollout.schedule import crossed
 from rl_lightning.seeding import derive
 from rl_lightning.types import EpisodeStats
@@ -32,6 +33,7 @@ class Evaluate(Callback):
         self.seen = 0
         self.last_at: int | None = None  # clock of the last evaluation
         self.history: list[tuple[int, float]] = []  # (clock, mean return)
+        self.untrained = 0  # evaluations at the start of `history` that scored a policy from elsewhere
         self.best: tuple[int, float] | None = None
         self.is_best = False  # the evaluation of this block is the best so far
         self._place: int | None = None
@@ -42,18 +44,34 @@ class Evaluate(Callback):
 
     @property
     def last10(self) -> float | None:
-        tail = [value for _, value in self.history[-10:]]
+        tail = [value for _, value in self.history[self.untrained :][-10:]]
         return sum(tail) / len(tail) if tail else None
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         if self._place is not None and trainer.is_global_zero and self.path.exists():
             os.truncate(self.path, self._place)  # episodes past the checkpoint will be played again
         self._place = None
+        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        if schedule.pass_updates and schedule.run.eval_every and schedule.now == 0 and self.last_at is None:
+            self.assess(trainer, pl_module)  # what it is worth untrained: where overfitting is told from
+        self._tell_limit(trainer, pl_module)
+
+    def _tell_limit(self, trainer: Trainer, module: Any) -> None:
+        """Says at the start that evaluation may have to cut episodes: an env without a time limit may never end one."""
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        run = data.schedule.run
+        if run.eval_every is None or not module.acts or data.spec.max_episode_steps is not None:
+            return
+        envs = data.eval_envs(-(-run.eval_episodes // trainer.world_size))
+        note = None if envs is None else StepCap(envs, run.eval_max_steps, data.longest).note
+        if note and trainer.is_global_zero:
+            print(note, file=sys.stderr, flush=True)  # noqa: T201
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
         before, self.seen, self.is_best = self.seen, schedule.now, False
         due = crossed(before, schedule.now, schedule.run.eval_every) or schedule.evaluate_now
+        due = due or any(before < mark <= schedule.now for mark in schedule.early_looks())
         if pl_module.acts:
             if due:
                 self.evaluate(trainer, pl_module, final=False)
@@ -73,11 +91,13 @@ class Evaluate(Callback):
         if envs is None:
             return
         now = data.schedule.now
-        played = module.play(envs, share, derive(data.seed, f"eval/{now}", trainer.global_rank))
+        seed = derive(data.seed, f"eval/{now}", trainer.global_rank)
+        played = module.play(envs, share, seed, data.schedule.run.eval_max_steps, data.longest)
+        data.longest = max([data.longest, *(episode.length for episode in played if not episode.cut)])
         episodes = [episode for part in ranks.gather_objects(played) for episode in part]
         summary = summarize(episodes)
         summary |= data.scores(summary)
-        self._keep(now, summary["eval/return"])
+        self._keep(now, summary["eval/return"], module.policy_trained)
         if trainer.is_global_zero:
             self._append(data.schedule.env_step, data.schedule.update, episodes, final)
         emit(trainer, summary)
@@ -93,13 +113,15 @@ class Evaluate(Callback):
         for part, training in modes:
             part.training = training
         data.schedule.converged = module.finished
-        self._keep(data.schedule.now, metrics["eval/score"])
+        self._keep(data.schedule.now, metrics["eval/score"], newest_is_best=module.newest_is_best)
         emit(trainer, metrics)
 
-    def _keep(self, now: int, score: float) -> None:
+    def _keep(self, now: int, score: float, trained: bool = True, newest_is_best: bool = False) -> None:
         self.last_at = now
         self.history.append((now, score))
-        self.is_best = self.best is None or score > self.best[1]
+        self.untrained += not trained
+        better = newest_is_best or self.best is None or score > self.best[1]
+        self.is_best = trained and better
         if self.is_best:
             self.best = self.history[-1]
 
@@ -112,14 +134,16 @@ class Evaluate(Callback):
                     "return": episode.episode_return,
                 }
                 row |= {"length": episode.length, "seed": episode.seed, **episode.extra}
+                row |= {"cut": True} if episode.cut else {}
                 file.write(json.dumps(row | ({"final": True} if final else {})) + "\n")
 
     def state_dict(self) -> dict[str, Any]:
         place = self.path.stat().st_size if self.path.exists() else 0
-        history = {"history": list(self.history), "best": self.best, "last_at": self.last_at}
-        return {"seen": self.seen, "place": place, **history}
+        history = {"history": list(self.history), "untrained": self.untrained, "best": self.best}
+        return {"seen": self.seen, "place": place, "last_at": self.last_at, **history}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.seen, self.last_at, self._place = state["seen"], state["last_at"], state["place"]
         self.history = [(int(clock), float(value)) for clock, value in state["history"]]
+        self.untrained = state.get("untrained", 0)
         self.best = None if state["best"] is None else (int(state["best"][0]), float(state["best"][1]))

@@ -11,6 +11,7 @@ meta.json is readable without torch; it is written last and names every file wit
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -57,6 +58,10 @@ def write_file(state: Any, path: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except RuntimeError as error:  # torch's writer, which is closed in the middle, hides what the disk said
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
@@ -172,7 +177,21 @@ class Generations:
                 continue
             return folder, wrong
         told = f" ({'; '.join(wrong)})" if wrong else ""
-        raise ResumeError(f"{self.folder}: no checkpoint to resume from{told}")
+        raise ResumeError(f"{self.folder}: no checkpoint to resume from{told}{self._instead()}")
+
+    def _instead(self) -> str:
+        """The line that begins a new run with what is still whole: all of a milestone, or weights alone."""
+        fit = f"\nrl fit --config {self.folder.parent / 'config.yaml'} --ckpt_path"
+        for folder in reversed(self.found("step")):
+            with contextlib.suppress(ResumeError):
+                verify(folder)
+                return f"{fit} {folder}"
+        weights = [folder / "model.ckpt" for folder in reversed(self.found())]
+        for path in (*weights, self.folder / "best.ckpt"):
+            with contextlib.suppress(ResumeError):
+                read_file(path)
+                return f"{fit} {path} --resume_mode warm_start"
+        return ""
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
@@ -197,8 +216,13 @@ def _described(meta: dict[str, Any]) -> bool:
     )
 
 
-def verify(folder: Path) -> dict[str, Any]:
-    """Raises unless every file that meta.json names is there with its size and checksum."""
+def verify(folder: Path, replay: bool = True) -> dict[str, Any]:
+    """Raises unless every file that meta.json names is there with its size and checksum.
+
+    Args:
+        folder: The generation.
+        replay: Whether its rows are needed; weights alone can do without.
+    """
     meta = read_meta(folder)
     if meta.get("format") != FORMAT:
         raise ResumeError(f"{folder}: checkpoint format {meta.get('format')}, this version reads {FORMAT}")
@@ -212,10 +236,26 @@ def verify(folder: Path) -> dict[str, Any]:
             raise ResumeError(f"{path}: size or checksum differs from meta.json")
     if "model.ckpt" not in meta["files"]:
         raise ResumeError(f"{folder}: meta.json names no model.ckpt")
-    for name in meta["segments"]:
+    if replay:
+        _verify_replay(folder, meta["segments"])
+    return meta
+
+
+def _verify_replay(folder: Path, segments: list[str]) -> None:
+    for name in segments:
         segment = folder.parent / "replay" / name
         if ".." in Path(name).parts or Path(name).is_absolute():
             raise ResumeError(f"{folder}: meta.json names {name!r}, which lies outside")
         if not segment.is_file():
             raise ResumeError(f"{segment}: replay segment is missing")
-    return meta
+        about = segment.stat()
+        if not _holds_its_name(segment, about.st_size, about.st_mtime_ns):
+            raise ResumeError(
+                f"{segment}: replay segment is damaged (its checksum is not the one in its name)"
+            )
+
+
+@functools.lru_cache(maxsize=65536)
+def _holds_its_name(segment: Path, size: int, mtime: int) -> bool:
+    """Whether a segment's content is what its name says. Looked at once: a resume asks several times."""
+    return checksum(segment).startswith(segment.stem)

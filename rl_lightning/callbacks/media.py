@@ -19,7 +19,7 @@ def log_histogram(loggers: list[Logger], name: str, values: torch.Tensor, step: 
             import wandb
 
             histogram = wandb.Histogram(values.detach().float().flatten().tolist())
-            _experiment(logger).log({name: histogram, "env_step": step})
+            _experiment(logger).log({name: histogram, _clock(logger): step})
 
 
 def log_image(loggers: list[Logger], name: str, image: np.ndarray, step: int) -> None:
@@ -30,7 +30,7 @@ def log_image(loggers: list[Logger], name: str, image: np.ndarray, step: int) ->
         elif is_wandb(logger):
             import wandb
 
-            _experiment(logger).log({name: wandb.Image(image), "env_step": step})
+            _experiment(logger).log({name: wandb.Image(image), _clock(logger): step})
 
 
 def log_video(
@@ -43,7 +43,7 @@ def log_video(
         elif is_wandb(logger):
             import wandb
 
-            _experiment(logger).log({name: wandb.Video(str(path), format="mp4"), "env_step": step})
+            _experiment(logger).log({name: wandb.Video(str(path), format="mp4"), _clock(logger): step})
 
 
 def _tensorboard_gif(
@@ -64,6 +64,11 @@ def _tensorboard_gif(
 
 def is_wandb(logger: Logger) -> bool:
     return type(logger).__name__ == "WandbLogger"
+
+
+def _clock(logger: Logger) -> str:
+    """The x-axis of a W&B run; one that the user made himself has ours by default."""
+    return str(vars(logger).get("clock", "env_step"))
 
 
 def _experiment(logger: Logger) -> Any:

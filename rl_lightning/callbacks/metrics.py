@@ -14,6 +14,7 @@ from rl_lightning.callbacks.csv_logger import MetricsFile
 from rl_lightning.rollout.schedule import crossed
 
 EMISSIONS = 200  # per run, unless an interval is given
+OFFLINE_EVERY = 100  # updates, in a phase without a length of its own
 
 
 def emit(trainer: Trainer, metrics: dict[str, float]) -> None:
@@ -34,8 +35,16 @@ def over_ranks(metrics: dict[str, float]) -> dict[str, float]:
     return {key: sum(values) / len(values) for key, values in found.items()}
 
 
+def offline_interval(schedule: Any) -> int:
+    """Updates between two rows where no env steps: a part of the phase, or so that pretraining is seen."""
+    length = None if schedule.phases is None else schedule.phases.phase.updates
+    return max(1, length // EMISSIONS) if length else OFFLINE_EVERY
+
+
 class EmitMetrics(Callback):
     """Collects what the data and the module measured and hands it to the loggers.
+
+    Where the run's clock stands still, as in an offline phase or in pretraining, updates are counted instead.
 
     Args:
         every: Interval on the run's clock; null: a two-hundredth of the budget.
@@ -43,7 +52,8 @@ class EmitMetrics(Callback):
 
     def __init__(self, every: int | None = None) -> None:
         self.every = every
-        self.seen = 0
+        self.given = every  # else the interval of an offline phase is a part of that phase
+        self.seen = self.seen_update = 0
         self.latest: dict[str, float] = {}  # the last value of everything, for the progress bar
         self._file: MetricsFile | None = None
         self._place: dict[str, Any] | None = None
@@ -71,8 +81,11 @@ class EmitMetrics(Callback):
         if not self._counting:
             self._counting, self._time = True, time.monotonic()
             self._env_step, self._update = schedule.env_step, schedule.update
+        still = now == self.seen and schedule.clock == "env_step"
         due = crossed(self.seen, now, self.every)
-        self.seen = now
+        if still:
+            due = crossed(self.seen_update, schedule.update, self.given or offline_interval(schedule))
+        self.seen, self.seen_update = now, schedule.update
         if due:
             self.emit_now(trainer, pl_module)
 
@@ -98,9 +111,16 @@ class EmitMetrics(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         place = None if self._file is None else self._file.place()
-        return {"seen": self.seen, "every": self.every, "latest": dict(self.latest), "place": place}
+        clocks = {
+            "seen": self.seen,
+            "seen_update": self.seen_update,
+            "every": self.every,
+            "given": self.given,
+        }
+        return {**clocks, "latest": dict(self.latest), "place": place}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The interval is the one that the run began with: a larger budget does not change it."""
         self.seen, self.every = state["seen"], state["every"]
+        self.seen_update, self.given = state.get("seen_update", 0), state.get("given", self.given)
         self.latest, self._place = dict(state["latest"]), state["place"]

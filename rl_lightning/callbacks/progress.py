@@ -48,11 +48,14 @@ class Progress(Callback):
         self._shown = self._began = 0.0
         self._start = 0
         self._rate = (0.0, 0)
+        self._updates = 0  # when training began
+        self._seen = -1  # clock of the line before
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._began = self._shown = time.monotonic()
         self._start = trainer.datamodule.schedule.now  # type: ignore[attr-defined]
         self._rate = (self._began, self._start)
+        self._updates, self._seen = trainer.datamodule.schedule.update, -1  # type: ignore[attr-defined]
         if trainer.is_global_zero and self.console.is_terminal:
             self.live = Live(console=self.console, auto_refresh=False, transient=True)
             self.live.start()
@@ -69,6 +72,9 @@ class Progress(Callback):
             self.console.print(line, highlight=False)
 
     def line(self, schedule: Any) -> str:
+        still, self._seen = schedule.now == self._seen, schedule.now
+        if still and schedule.clock == "env_step":
+            return self.offline_line(schedule)
         run, now, elapsed = schedule.run, schedule.now, time.monotonic() - self._began
         budget = run.env_steps if schedule.clock == "env_step" else run.updates
         fraction = schedule.fraction
@@ -88,6 +94,23 @@ class Progress(Callback):
         share = (now - self._start) / max(1, (budget or 0) - self._start) if budget else fraction
         if share > 0:
             parts.append(f"{clock_time(elapsed * (1 - share) / share)} left")
+        return " · ".join(parts)
+
+    def offline_line(self, schedule: Any) -> str:
+        """While no env steps, updates are what moves: those of the phase, if it has so many."""
+        cursor, elapsed = schedule.phases, time.monotonic() - self._began
+        length = None if cursor is None else cursor.phase.updates
+        done = schedule.update if length is None else cursor.updates
+        full = int(BAR * min(1.0, done / length)) if length else 0
+        parts = [
+            f"{self.title} {'━' * full}{'╌' * (BAR - full)}",
+            f"update {short(done)}" + (f"/{short(length)}" if length else ""),
+            f"{short((schedule.update - self._updates) / max(elapsed, 1e-9))} updates/s",
+        ]
+        if cursor is not None:
+            parts.insert(1, cursor.phase.name)
+        if "train/loss" in self.metrics.latest:
+            parts.append(f"loss {self.metrics.latest['train/loss']:.4g}")
         return " · ".join(parts)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

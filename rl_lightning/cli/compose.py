@@ -15,6 +15,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.catalog import PACKAGE, registry
 from rl_lightning.experiments.migrate import migrate
 from rl_lightning.experiments.names import did_you_mean
+from rl_lightning.redaction import keep_reference, redact, secret_name
 
 Config = dict[str, Any]
 
@@ -226,7 +227,10 @@ def inline(config: Config, base: Path) -> Config:
 
 
 def fill_variables(config: Config, key: str = "") -> Any:
-    """Replaces ${NAME} and ${NAME:default} in values by environment variables."""
+    """Replaces ${NAME} and ${NAME:default} in values by environment variables.
+
+    A config may be a stranger's: a variable that looks like a secret is filled in inside a URL alone.
+    """
     if isinstance(config, dict):
         return {
             name: fill_variables(item, f"{key}.{name}" if key else str(name)) for name, item in config.items()
@@ -237,6 +241,12 @@ def fill_variables(config: Config, key: str = "") -> Any:
         return config
 
     def value_of(match: re.Match[str]) -> str:
+        if secret_name(match.group(1)) and "://" not in config[: match.start()]:
+            dotted = key.replace(".init_args", "")
+            raise ConfigError(
+                f"{key}: {match.group(1)} looks like a secret, and a config takes those into URLs alone; if you trust "
+                f'it with that, give it yourself: --{dotted} "${match.group(1)}"'
+            )
         value = os.environ.get(match.group(1), match.group(2))
         if value is None:
             raise ConfigError(
@@ -245,4 +255,7 @@ def fill_variables(config: Config, key: str = "") -> Any:
         return value
 
     filled = _VARIABLE.sub(value_of, config)
-    return yaml_io.scalar(filled) if _VARIABLE.fullmatch(config) else filled
+    value = yaml_io.scalar(filled) if _VARIABLE.fullmatch(config) else filled
+    if redact(value, next(filter(secret_name, re.split(r"[.\[]", key)), "")) != value:
+        keep_reference(value, config)  # what is written down names the variable, as the config did
+    return value

@@ -57,24 +57,26 @@ def list_data(words: list[str]) -> int:
 def info(words: list[str]) -> int:
     parsed = parse(words, takes=("format",), command="data")
     name = _one(parsed, "info")
-    from rl_lightning.datasets.load import load_dataset
+    from rl_lightning.datasets.load import load_raw
+    from rl_lightning.datasets.summary import episode_table
 
-    data = load_dataset(name)
-    returns, lengths = data.returns(), data.lengths()
+    raw, data = load_raw(name)
+    episodes = episode_table(raw)
+    mean_return = episodes.mean_return
     found: dict[str, Any] = {
         "name": data.name,
         "sha256": data.sha256,
         "env": data.spec.env_id or None,
         "rows": data.rows,
-        "episodes": data.episodes,
-        "mean_return": float(returns.mean()),
-        "mean_length": float(lengths.double().mean()),
+        "episodes": len(episodes.returns),
+        "mean_return": mean_return,
+        "mean_length": float(episodes.lengths.mean()),
         "obs": list(data.obs.shape),
         "action": list(data.action.shape),
         "action_kind": data.spec.action_kind,
         "terminals": int(data.terminated.sum()),
         "reference": data.reference._asdict() if data.reference else None,
-        "score": data.reference.score(float(returns.mean())) if data.reference else None,
+        "score": data.reference.score(mean_return) if data.reference else None,
     }
     if _json(parsed):
         print(json.dumps({**found, "metadata": data.about}, indent=2, default=str))
@@ -124,8 +126,8 @@ def convert(words: list[str]) -> int:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
     from rl_lightning.datasets.convert import convert as run
 
-    bounds = tuple(_number(parsed, key) for key in ("action_low", "action_high"))
-    if (bounds[0] is None) != (bounds[1] is None):
+    low, high = (parsed.numbers(key, []) for key in ("action_low", "action_high"))
+    if bool(low) != bool(high):
         raise ConfigError("--action_low and --action_high belong together")
     limit = _number(parsed, "max_episode_steps")
     if limit is not None and (limit < 1 or limit != int(limit)):
@@ -133,7 +135,7 @@ def convert(words: list[str]) -> int:
     path, rows, dropped = run(
         parsed.words[0],
         Path(parsed.words[1]).expanduser(),
-        bounds if bounds[0] is not None else None,  # type: ignore[arg-type]
+        (low, high) if low else None,
         parsed.has("drop_bad"),
         parsed.get("env"),
         None if limit is None else int(limit),

@@ -37,7 +37,7 @@ from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.experiments.runs import Run, resolve
 from rl_lightning.rollout.collect import Act, Collector
-from rl_lightning.rollout.evaluate import evaluate
+from rl_lightning.rollout.evaluate import StepCap, evaluate
 from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.rollout.record_rows import improving, quieter, record_rows
 from rl_lightning.rollout.scripted import scripted_actor, scripted_carry
@@ -383,7 +383,7 @@ def _activation(torso: Any) -> str:
 def _mean_return(config: EnvConfig, act: Act, episodes: int, explore: torch.Generator | None) -> float:
     envs = make_envs(config, min(episodes, MOST_ENVS), training=False)
     try:
-        found = evaluate(act, _no_carry, envs, episodes, derive(0, "publish"), explore)
+        found = evaluate(act, _no_carry, envs, episodes, derive(0, "publish"), explore, StepCap(envs))
         return float(np.mean([episode.episode_return for episode in found]))
     finally:
         envs.close()

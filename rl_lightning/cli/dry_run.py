@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 
@@ -12,7 +13,7 @@ from rl_lightning.cli.compose import find
 from rl_lightning.cli.lightning import RLCLI
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.plot import short
-from rl_lightning.experiments.runs import redact
+from rl_lightning.redaction import redact
 
 
 def describe(cli: RLCLI, names: list[str], probe: bool = True) -> str:
@@ -60,17 +61,31 @@ def buffer_lines(data: Any) -> list[str]:
     return [f"buffer       {short(buffer.capacity)} rows, {size_of(buffer) / 2**20:.0f} MB"]
 
 
-def size_of(value: Any, depth: int = 4) -> int:
-    """Bytes of all tensors and arrays that hang on an object."""
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
-    if hasattr(value, "nbytes"):
-        return int(value.nbytes)
-    if depth == 0:
-        return 0
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    attributes = vars(value).values() if hasattr(value, "__dict__") and not isinstance(value, type) else ()
-    return sum(size_of(item, depth - 1) for item in (*inside, *attributes))
+def size_of(value: Any) -> int:
+    """Bytes of all tensors and arrays that hang on an object; memory that two of them share is counted once."""
+    blocks: dict[int, int] = {}
+    _gather_blocks(value, blocks, set())
+    return sum(blocks.values())
+
+
+def _gather_blocks(value: Any, blocks: dict[int, int], seen: set[int], depth: int = 5) -> None:
+    """Notes every block of memory below `value`, by its address."""
+    if depth == 0 or id(value) in seen or isinstance(value, type):
+        return
+    seen.add(id(value))
+    while isinstance(value, np.ndarray) and isinstance(value.base, np.ndarray):
+        value = value.base
+    if isinstance(value, np.ndarray):
+        blocks[value.ctypes.data] = max(value.nbytes, blocks.get(value.ctypes.data, 0))
+    elif isinstance(value, torch.Tensor):
+        storage = value.untyped_storage()
+        blocks[storage.data_ptr()] = max(storage.nbytes(), blocks.get(storage.data_ptr(), 0))
+    else:
+        inside = (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        )
+        for item in (*inside, *getattr(value, "__dict__", {}).values()):
+            _gather_blocks(item, blocks, seen, depth - 1)
 
 
 def header_of(names: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,12 +37,22 @@ class Agent(NamedTuple):
 def validate(words: list[str]) -> int:
     agent = load(parse(words, TAKES, OWN_SWITCHES, config=True, command="validate"), "last", None)
     trainer = agent.cli.make_trainer([], [], limit_val_batches=1)
+    prepare(agent)
     trainer.validate(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
     if not agent.cli.model.acts:
         print(table(agent.title, agent.cli.model.assessed))
         return 0
     print(statistics(agent.title, played(agent)))
     return 0
+
+
+def prepare(agent: Agent) -> None:
+    """Tells what the evaluation that follows may have to cut, before it takes its time."""
+    data = agent.cli.datamodule
+    if agent.cli.model.acts and data.spec.max_episode_steps is None:
+        envs = data.eval_envs(data.schedule.run.eval_episodes)
+        if envs is not None:
+            tell_limit(envs, data.schedule.run.eval_max_steps)
 
 
 def played(agent: Agent) -> list[Any]:
@@ -62,6 +73,7 @@ def test(words: list[str]) -> int:
     path = output_file(parsed.get("output"), last_stage(resolve(parsed.words[0])).folder / "test.json")
     agent = load(parsed, "best", TEST_EPISODES)
     trainer = agent.cli.make_trainer([], [], limit_test_batches=1)
+    prepare(agent)
     trainer.test(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
     assert agent.run is not None
     model, data = agent.cli.model, agent.cli.datamodule
@@ -70,7 +82,11 @@ def test(words: list[str]) -> int:
     if model.acts:
         episodes = played(agent)
         print(statistics(agent.title, episodes))
-        rows = [{"return": e.episode_return, "length": e.length, "seed": e.seed, **e.extra} for e in episodes]
+        rows = [
+            {"return": e.episode_return, "length": e.length, "seed": e.seed, **e.extra}
+            | ({"cut": True} if e.cut else {})
+            for e in episodes
+        ]
         found = numbers(episodes)
         scores = data.scores({"eval/return": found["mean"]})
         more = {"scores": {k.removeprefix("eval/"): v for k, v in scores.items()}} if scores else {}
@@ -86,6 +102,8 @@ def test(words: list[str]) -> int:
     else:
         print(table(agent.title, model.assessed))
         result |= model.assessed
+        if caution := model.caution():
+            print(f"note: {caution}", file=sys.stderr, flush=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, result)
     print(path)
@@ -112,7 +130,10 @@ def noise_grid(parsed: Parsed, agent: Agent, episodes: int) -> list[dict[str, An
     rows = getattr(data, "dataset", None)
     stds = None if rows is None else rows.obs.std(0).tolist()
     rates, scales = parsed.numbers("noise_rates", RATES), parsed.numbers("noise_scales", SCALES)
-    found = robustness(agent.cli.model, data.env, rates, scales, episodes=episodes, stds=stds)
+    found = robustness(
+        agent.cli.model, data.env, rates, scales, episodes=episodes, stds=stds,
+        max_steps=data.schedule.run.eval_max_steps,
+    )  # fmt: skip
     print(noise_table(found))
     return [row._asdict() for row in found]
 
@@ -161,12 +182,22 @@ def play(words: list[str]) -> int:
     if envs is None:
         raise ConfigError(f"{type(data).__name__} has no env to play in")
     try:
-        print(statistics(agent.title, model.play(envs, count, seed)))
+        most = data.schedule.run.eval_max_steps
+        tell_limit(envs, most)
+        print(statistics(agent.title, model.play(envs, count, seed, most)))
     finally:
         envs.close()
     if not parsed.get("render") and not parsed.has("no_video"):
         print(film(agent, seed, path))
     return 0
+
+
+def tell_limit(envs: Any, given: int | None) -> None:
+    """Of an env that may never end an episode: where it is cut."""
+    from rl_lightning.rollout.evaluate import StepCap
+
+    if note := StepCap(envs, given).note:
+        print(note, file=sys.stderr, flush=True)
 
 
 def film(agent: Agent, seed: int, path: Path) -> str:
@@ -194,21 +225,31 @@ def predict(words: list[str]) -> int:
         raise ConfigError("rl predict takes either --data FILE.npz or --episodes N")
     from rl_lightning.cli import prediction
 
-    observations = (
-        prediction.read(source) if source is not None and Path(source).suffix in (".npz", ".npy") else None
-    )
+    plain = source is not None and Path(source).suffix in (".npz", ".npy")
+    observations = prediction.read(source) if source is not None and plain else None
     count = parsed.integer("episodes", 1)
     agent = load(parsed, "best", count)
     if not agent.cli.model.acts:
         arrays = predicted_rows(agent, str(source))
-    elif observations is not None:
-        arrays = prediction.for_rows(agent.cli.model, agent.cli.datamodule, observations, str(source))
+    elif source is not None:
+        found = recorded_rows(agent, source) if observations is None else observations
+        arrays = prediction.for_rows(agent.cli.model, agent.cli.datamodule, found, source)
     else:
         arrays = prediction.along_episodes(agent.cli.model, agent.cli.datamodule, count)
     assert agent.run is not None
     path = prediction.write(arrays, Path(parsed.get("output") or agent.run.folder / "predictions.npz"))
     print(f"{len(arrays['action'])} actions -> {path}" if "action" in arrays else str(path))
     return 0
+
+
+def recorded_rows(agent: Agent, source: str) -> dict[str, Any]:
+    """Observations of a data set, and where its episodes begin."""
+    from rl_lightning.datasets import check_env, load_dataset
+
+    rows = load_dataset(source)
+    check_env(source, rows.spec, agent.cli.datamodule.spec)
+    is_first = rows.recording.diff(prepend=rows.recording[:1] - 1) != 0
+    return {"obs": rows.obs.numpy(), "is_first": is_first.numpy()}
 
 
 def predicted_rows(agent: Agent, source: str) -> dict[str, Any]:
@@ -222,6 +263,8 @@ def predicted_rows(agent: Agent, source: str) -> dict[str, Any]:
         raise ConfigError(f"{type(agent.cli.model).__name__} does not act; give rows: --data NAME or FILE")
     rows = load_dataset(source)
     check_env(source, rows.spec, agent.cli.datamodule.spec)
+    if agent.cli.model.models_next_obs:
+        rows = rows.with_next()
     ones = torch.ones_like(rows.reward)
     terminated, index = rows.terminated.float(), torch.arange(len(ones))
     batch = Transitions(rows.obs, rows.action, rows.reward, rows.next_obs, terminated, ones, ones, index)
@@ -295,6 +338,8 @@ def numbers(episodes: Sequence[Any]) -> dict[str, Any]:
     returns = [episode.episode_return for episode in episodes]
     low, high = bootstrap_interval(returns, statistic=mean)
     found = {"mean": mean(returns), "std": std(returns), "iqm": iqm(returns), "low": low, "high": high}
+    if cut := sum(episode.cut for episode in episodes):
+        found["cut"] = cut
     found |= {
         "min": min(returns),
         "max": max(returns),
@@ -310,6 +355,8 @@ def statistics(title: str, episodes: Sequence[Any]) -> str:
     found = numbers(episodes)
     interval = f"{found['low']:.2f} to {found['high']:.2f}"
     extra = [f"{key} {value:.3g}" for key, value in extra_means(episodes).items()]
+    if "cut" in found:
+        extra.append(f"{found['cut']} of {len(episodes)} episodes cut (--eval_max_steps)")
     return "\n".join(
         [
             f"{title} · {len(episodes)} episodes",

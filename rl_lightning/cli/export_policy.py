@@ -19,9 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rl_lightning.cli.export_draws import GivenNoise
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.options import OWN_SWITCHES
 from rl_lightning.errors import ConfigError, RLError
+from rl_lightning.extras import pip_line
+from rl_lightning.redaction import redact
 from rl_lightning.types import EnvSpec
 
 TAKES = ("config", "import", "checkpoint", "format", "output")
@@ -55,18 +58,21 @@ def export_policy(words: list[str]) -> int:
         policy = GreedyPolicy(
             model, data.spec, getattr(vars(data).get("env"), "rescale_actions", True)
         ).eval()
+        about["noise_inputs"] = policy.noise
         rows = observations(data, ROWS)
         path, said = checked_onnx(policy, rows, folder)
         why = why_no_script(data.spec, about)
         paths = [path] if why else [path, write_script(policy, folder, about)]
-    (folder / "policy.json").write_text(json.dumps(about, indent=2) + "\n")
+    (folder / "policy.json").write_text(json.dumps(redact(about), indent=2) + "\n")
     lines = [agent.title, *map(str, paths), f"checked: {said}"]
     print("\n".join([*lines, *([f"no play.py: {why}; policy.json says what is known of it"] if why else [])]))
     return 0
 
 
 class GreedyPolicy(nn.Module):
-    """A module's greedy action in the env's own scale; recurrent state goes in and out.
+    """A module's action, as evaluation plays it, in the env's own scale; recurrent state goes in and out.
+
+    Of a policy that draws its actions in evaluation the random numbers are an input, `noise`: standard normal ones.
 
     Args:
         model: The trained module.
@@ -80,14 +86,27 @@ class GreedyPolicy(nn.Module):
     def __init__(self, model: Any, spec: EnvSpec, rescale: bool = True) -> None:
         super().__init__()
         self.model, self.kind, self.masked, self.rescale = model, spec.action_kind, spec.action_mask, rescale
-        self.carries = len(model.initial_carry(1))
+        self.carries, self.noise = len(model.initial_carry(1)), 0
         self.register_buffer("low", torch.tensor(spec.action_low or [0.0]))
         self.register_buffer("high", torch.tensor(spec.action_high or [0.0]))
+        if model.explores_in_evaluation:
+            self.noise = self._count(torch.zeros(2, *spec.obs_shape, dtype=getattr(torch, spec.obs_dtype)))
+
+    def _count(self, obs: Tensor) -> int:
+        """Random numbers that one action takes."""
+        with torch.no_grad(), GivenNoise() as draws:
+            legal = self.inputs(obs)[1].bool() if self.masked else None
+            self.model.act(obs, self.model.initial_carry(len(obs)), torch.Generator(), legal)
+        return draws.used
 
     def forward(self, obs: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        mask = rest[0].bool() if self.masked else None
-        carry = tuple(rest[1:] if self.masked else rest)
-        action, carry = self.model.act(obs, carry, None, mask)
+        given = list(rest)
+        mask = given.pop(0).bool() if self.masked else None
+        if self.noise:
+            with GivenNoise(given.pop(0)):
+                action, carry = self.model.act(obs, tuple(given), torch.Generator(), mask)
+        else:
+            action, carry = self.model.act(obs, tuple(given), None, mask)
         return (self.own_scale(action), *carry)
 
     def own_scale(self, action: Tensor) -> Tensor:
@@ -107,10 +126,13 @@ class GreedyPolicy(nn.Module):
             if self.masked
             else []
         )
-        return (obs, *mask, *self.model.initial_carry(len(obs)))
+        draw = torch.Generator().manual_seed(0)
+        noise = [torch.randn(len(obs), self.noise, generator=draw)] if self.noise else []
+        return (obs, *mask, *noise, *self.model.initial_carry(len(obs)))
 
     def names(self) -> list[str]:
-        return ["obs", *(["mask"] if self.masked else []), *(f"carry{i}" for i in range(self.carries))]
+        more = [*(["mask"] if self.masked else []), *(["noise"] if self.noise else [])]
+        return ["obs", *more, *(f"carry{i}" for i in range(self.carries))]
 
 
 def description(data: Any, title: str) -> dict[str, Any]:
@@ -128,11 +150,10 @@ def description(data: Any, title: str) -> dict[str, Any]:
 
 def observations(data: Any, count: int) -> Tensor:
     """What the policy would see: an env's first steps under random actions, or the data's own rows."""
-    spec = data.spec
     envs = data.eval_envs(1)
     if envs is None:
-        generator = torch.Generator().manual_seed(0)
-        return torch.randn((count, *spec.obs_shape), generator=generator)
+        known = data.dataset.obs
+        return known[torch.randint(len(known), (count,), generator=torch.Generator().manual_seed(0))]
     rows = []
     try:
         obs, _ = envs.reset(seed=0)
@@ -146,12 +167,15 @@ def observations(data: Any, count: int) -> Tensor:
 
 
 def write_weights(model: Any, folder: Path, about: dict[str, Any]) -> Path:
-    """All weights and buffers under their names, and read again."""
+    """All weights and buffers under their names, those of products that the policy acts through too, and read again."""
     from safetensors.torch import load_file, save_file
 
     path = folder / "policy.safetensors"
-    weights = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
-    save_file(weights, path, metadata={"format": "pt", "about": json.dumps(about)})
+    state = dict(model.state_dict())
+    for part, module in model.borrowed().items():
+        state |= {f"{part}.{name}": value for name, value in module.state_dict().items()}
+    weights = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
+    save_file(weights, path, metadata={"format": "pt", "about": json.dumps(redact(about))})
     again = load_file(path)
     if again.keys() != weights.keys() or not all(torch.equal(again[key], weights[key]) for key in weights):
         raise RLError(f"{path}: what was written is not what is read")
@@ -164,7 +188,7 @@ def checked_onnx(policy: GreedyPolicy, rows: Tensor, folder: Path) -> tuple[Path
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     except ImportError:
-        raise ConfigError("--format onnx needs it: pip install 'rl-lightning[onnx]'") from None
+        raise ConfigError(f"--format onnx needs it: {pip_line('onnx')}") from None
     path = folder / "policy.onnx"
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch) / path.name
@@ -266,10 +290,11 @@ def why_no_script(spec: EnvSpec, about: dict[str, Any]) -> str | None:
 def write_script(policy: GreedyPolicy, folder: Path, about: dict[str, Any]) -> Path:
     """A few lines that play an episode with the exported policy, without us."""
     limit = about["max_episode_steps"]
-    given = {**about["env_kwargs"], **({"max_episode_steps": limit} if limit else {})}
+    given = {**redact(about["env_kwargs"]), **({"max_episode_steps": limit} if limit else {})}
     kwargs = "".join(f", {key}={value!r}" for key, value in given.items())
     carry = [list(part.shape[1:]) for part in policy.model.initial_carry(1)]
     row = f"np.asarray(obs, '{about['obs_dtype']}').reshape(1, *{about['obs_shape']})"
+    row += f", 'noise': draw.standard_normal((1, {policy.noise}), 'float32')" if policy.noise else ""
     plain = ["    action = policy.run(None, {'obs': " + row + "})[0]"]
     remembering = [
         f"    feed = {{'obs': {row}, **{{f'carry{{i}}': part for i, part in enumerate(carry)}}}}",
@@ -281,6 +306,7 @@ def write_script(policy: GreedyPolicy, folder: Path, about: dict[str, Any]) -> P
         "policy = onnxruntime.InferenceSession(__file__.replace('play.py', 'policy.onnx'))",
         f"env = gymnasium.make({about['env']!r}{kwargs})",
         *(start if carry else []),
+        *(["draw = np.random.default_rng(0)"] if policy.noise else []),
         "(obs, _), total, ended = env.reset(seed=0), 0.0, False",
         f"while not ended:  # observations are {about['obs_dtype']} {about['obs_shape']}",
         *(remembering if carry else plain),

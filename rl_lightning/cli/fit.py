@@ -28,11 +28,10 @@ from rl_lightning.experiments.runs import (
     claim,
     group_of,
     logs_root,
-    redact,
-    redact_words,
     resolve,
 )
 from rl_lightning.experiments.taken import check_products
+from rl_lightning.redaction import redact, redact_words
 
 GROUP_SEEDS = "RL_GROUP_SEEDS"  # tells a run of a group of all its seeds
 
@@ -156,7 +155,7 @@ def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None]
     To be called when all is loaded: a change that the checkpoint does not fit must leave the run as it was.
     """
     old = compose([str(run.config_file)])
-    changed = differences(old, config)
+    changed = differences(redact(old), redact(config))
     if not changed or not is_first():
         return None
     for line in changed:
@@ -167,7 +166,7 @@ def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None]
         config = with_rates_of(old, config)
 
     def keep() -> None:
-        in_use = differences(old, redact(config))
+        in_use = differences(redact(old), redact(config))
         if in_use:
             note_resume(run, config, in_use)
         write_config(run, config)
@@ -219,8 +218,10 @@ def train(
     started: Callable[[], None] | None = None,
 ) -> int:
     """Builds, trains and closes the run's record, whatever happens."""
+    from rl_lightning.cli.places import check_places
     from rl_lightning.cli.training import Training
 
+    check_places(cli.config.trainer, cli.flags)
     saved = cli.plain()
     if parsed.get("render"):
         watch(cli, parsed.get("render") or "")
@@ -241,20 +242,22 @@ def train(
         if fresh:
             start_record(run, cli, saved, parsed)
         training = Training(cli, run, redact(saved), parsed.has("debug"), start, started=started)
-    except Exception:
-        if fresh:
-            shutil.rmtree(run.folder, ignore_errors=True)  # made a moment ago, and nothing was trained in it
+    except BaseException:
+        forget(run, fresh)
         raise
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
     try:
         with alone(run) if begun else nullcontext():
             return training.fit()
-    except ConfigError:
-        if (
-            fresh and not run.generations()
-        ):  # refused while things were set up: nothing was trained here either
-            shutil.rmtree(run.folder, ignore_errors=True)
+    except BaseException:
+        forget(run, fresh)
         raise
+
+
+def forget(run: Run, fresh: bool) -> None:
+    """Takes a new run's folder away where nothing was trained in it: a run saves before its first block."""
+    if fresh and not any(run.folder.glob("**/checkpoints/last-*")):
+        shutil.rmtree(run.folder, ignore_errors=True)
 
 
 def has_phases(cli: RLCLI) -> bool:
@@ -275,6 +278,7 @@ def start_record_of(run: Run, saved: Config, parsed: Parsed, **more: Any) -> Non
 
     command = ["rl", "fit", *redact_words(parsed.raw)]
     record = new_record(saved, parsed.get("group"), command, torch.get_num_threads(), run.folder)
+    record["id"] = run.read().get("id") or record["id"]  # a stage that is resumed is the same one
     if seeds := os.environ.get(GROUP_SEEDS):
         more["group_seeds"] = [int(seed) for seed in seeds.split(",")]
     run.update(**record, **more, imports=parsed.all("import"), pid=os.getpid(), host=os.uname().nodename)
@@ -334,7 +338,7 @@ def check_imports(record: dict[str, Any], parsed: Parsed) -> None:
 def watch(cli: RLCLI, mode: str) -> None:
     """One env that draws itself while it trains."""
     check_display(mode)
-    arguments = cli.config.data.init_args
+    arguments = cli.data_arguments()
     if "env" not in arguments:
         raise ConfigError("--render: this data has no env to draw")
     arguments.env.kwargs = {**(arguments.env.kwargs or {}), "render_mode": mode}

@@ -11,7 +11,7 @@ from rl_lightning.experiments.names import did_you_mean
 
 # The run group has a short flag per key. (A test holds this list against RunConfig.)
 RUN_KEYS = (
-    "name", "tags", "env_steps", "updates", "eval_every", "eval_episodes",
+    "name", "tags", "env_steps", "updates", "eval_every", "eval_episodes", "eval_max_steps",
     "save_every", "save_minutes", "keep_every", "max_time",
 )  # fmt: skip
 ALSO = {"seed": "seed_everything", "total_timesteps": "run.env_steps"}  # as other libraries call them

@@ -121,9 +121,10 @@ Evaluates a run's best checkpoint on 20 fresh seeds, none of which it was chosen
 """
     + _CONFIG,
     "predict": """\
-usage: rl predict RUN (--data FILE.npz | --episodes N) [--output OUT.npz]
+usage: rl predict RUN (--data FILE | --episodes N) [--output OUT.npz]
 
-Writes the run's greedy actions, in the env's own scale: for the array `obs` of a file, or along episodes.
+Writes the run's actions as evaluation plays them, in the env's own scale: for the array `obs` of an .npz file, for a
+data set (local/hopper-medium, an .hdf5 file), or along episodes.
 
   rl predict ppo-cartpole-1 --data states.npz --output actions.npz
   rl predict ppo-cartpole-1 --episodes 5
@@ -181,13 +182,13 @@ high reward) may follow. Envs: hopper, halfcheetah, walker2d, pendulum; others w
   --seed N                make: (default 0)
   --run RUN               make: record from a run, or take its replay where the name says replay
   --checkpoint NAME       make, publish: best, last or step-N (default best; of a replay: last)
-  --env ID                make: the env, where the name does not say it; convert: what the metadata say
+  --env ID                make: the env, where the name does not say it; convert: of the data, with its bounds
   --num_envs N            make: envs that play at a time
   --greedy                make: the policy's mode instead of samples
   --force                 make: replace a data set of that name
-  --drop_bad              convert: leave out rows with NaN or infinite numbers
+  --drop_bad              convert: leave out rows with NaN, infinite or far-off numbers
   --max_episode_steps N   convert: time limit of a file that does not say where episodes were cut
-  --action_low X          convert: with --action_high, the bounds that are mapped onto [-1, 1]
+  --action_low X[,X...]   convert: with --action_high, the bounds that are mapped onto [-1, 1], one per dimension
   --action_high X
   --url URL               get: another server
   --level NAME            publish: what the policy is called
@@ -208,6 +209,7 @@ command goes on; several processes or machines may work on one sweep. Writes bes
   --name NAME             of the sweep (default: its file's name)
   --storage URL           sqlite (default) and journal lie in the sweep's folder; or postgresql://..., mysql://...
   --launcher submitit     send the workers to a SLURM cluster
+  --launcher_options MAP  any other option of submitit, e.g. '{slurm_setup: [module load cuda]}'
   --hours H               stop after so long; the same command goes on
   --export_best N         also best-2.yaml to best-N.yaml
   --import PACKAGE        as for rl fit

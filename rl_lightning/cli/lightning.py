@@ -4,48 +4,34 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import logging
 import os
 import re
 import sys
-import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
+import lightning.pytorch as lightning
+import torch
 import yaml
+from jsonargparse import Namespace, set_parsing_settings
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.plugins.environments import SLURMEnvironment
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from rl_lightning.algorithms.ddp import AveragingDDP
+from rl_lightning.algorithms.module import RLModule
+from rl_lightning.callbacks.loggers import LogConfig
 from rl_lightning.cli.compose import Config, check_specs, choose_classes
+from rl_lightning.cli.explain import explain
+from rl_lightning.cli.places import LATE, check_places, given, made_in
+from rl_lightning.cli.ranges import check_ranges
+from rl_lightning.data.module import RLData
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.experiments.catalog import registry
-
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # else SDL complains on the way to drawing off screen
-warnings.filterwarnings(
-    "ignore"
-)  # tips and deprecations of other packages: the user can do nothing about them
-for _name in ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning", "torch.distributed"):
-    logging.getLogger(_name).setLevel(logging.ERROR)
-
-import lightning.pytorch as lightning  # noqa: E402  (after the silence)
-import torch  # noqa: E402
-from jsonargparse import set_parsing_settings  # noqa: E402
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI  # noqa: E402
-from lightning.pytorch.plugins.environments import SLURMEnvironment  # noqa: E402
-from lightning.pytorch.utilities.exceptions import MisconfigurationException  # noqa: E402
-
-from rl_lightning.algorithms.ddp import AveragingDDP  # noqa: E402
-from rl_lightning.algorithms.module import RLModule  # noqa: E402
-from rl_lightning.callbacks.loggers import LogConfig  # noqa: E402
-from rl_lightning.cli.explain import explain  # noqa: E402
-from rl_lightning.cli.ranges import check_ranges  # noqa: E402
-from rl_lightning.data.module import RLData  # noqa: E402
-from rl_lightning.experiments.runs import redact  # noqa: E402
-from rl_lightning.heap import keep_pages  # noqa: E402
-from rl_lightning.rollout.schedule import RunConfig  # noqa: E402
-
-for _name in ("lightning.pytorch", "lightning.fabric"):
-    logging.getLogger(_name).setLevel(logging.ERROR)  # Lightning sets its own level when it is imported
+from rl_lightning.heap import keep_pages
+from rl_lightning.redaction import REDACTED, redact, redacted_keys
+from rl_lightning.rollout.schedule import RunConfig
 
 # What a config may name. Not all of torch or lightning: torch.hub would run what it is given.
 ALLOWED = [
@@ -55,6 +41,7 @@ ALLOWED = [
     *(f"lightning.pytorch.{part}" for part in ("callbacks", "loggers", "strategies", "profilers", "plugins")),
     "gymnasium.wrappers",
 ]
+PRECISIONS = ("32-true", "32", "bf16-mixed", "bf16")
 LARGEST_SEED = 2**32 - 1  # NumPy's
 TRAINER_DEFAULTS: dict[str, Any] = {
     "max_epochs": -1,
@@ -169,14 +156,27 @@ class RLCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         """Left to `build`, so that --print_config makes nothing."""
 
+    def data_arguments(self) -> Any:
+        """What the config gives the DataModule; a class without arguments has none."""
+        return self.config.data.get("init_args") or {}
+
     def plain(self) -> Config:
         """The whole resolved config as a plain dict: re-runs the run, under a name of its own."""
         config = yaml.safe_load(self.parser.dump(self.config, skip_unset=False, format="yaml"))
         config.get("run", {}).pop("name", None)
         return dict(config)
 
+    def refuse_redacted(self) -> None:
+        """A run's config does not hold its secrets: nothing is built with the text that stands in their place."""
+        if not redacted_keys(self.base) and not any(REDACTED in flag for flag in self.flags):
+            return
+        if missing := redacted_keys(self.plain()):
+            flags = " ".join(f"--{key} VALUE" for key in missing)
+            raise ConfigError(f"{missing[0]} is secret and was not kept with the run; give it again: {flags}")
+
     def build(self, meta: bool = False) -> None:
         """Makes data and model. `meta` gives weights no memory, only shapes."""
+        self.refuse_redacted()
         if self.config.threads is not None:
             if self.config.threads < 1:
                 raise ConfigError(f"threads is {self.config.threads}; it must be at least 1")
@@ -185,15 +185,33 @@ class RLCLI(LightningCLI):
         lightning.seed_everything(self.config.seed_everything, verbose=False)
         try:
             with torch.device("meta" if meta else "cpu"):
-                self.config_init = self.parser.instantiate_classes(self.config)
+                self.config_init = self.parser.instantiate_classes(self._without_late())
         except Exception as error:
             raise root_cause(error) from error
         self.datamodule, self.model = self.config_init.data, self.config_init.model
         self.datamodule.configure(self.config_init.run, self.config.seed_everything)
+        self.datamodule.check_model(self.model)
 
-    def make_trainer(self, callbacks: list[Any], loggers: list[Any], **overrides: Any) -> lightning.Trainer:
-        """A Trainer with the config's callbacks and loggers besides ours."""
+    def _without_late(self) -> Any:
+        """The config without what is made in the run's folder."""
+        config = self.config.clone()
+        for name in LATE:
+            config.trainer[name] = None
+        return config
+
+    def make_trainer(
+        self, callbacks: list[Any], loggers: list[Any], folder: Path | None = None, **overrides: Any
+    ) -> lightning.Trainer:
+        """A Trainer with the config's callbacks besides ours and, in a run's folder, its loggers and profiler."""
         settings: dict[str, Any] = {**dict(self.config_init.trainer.items()), **overrides}
+        if folder is not None:
+            check_places(self.config.trainer, self.flags)
+            try:
+                settings |= made_in(folder, self.config.trainer, self.flags)
+            except Exception as error:
+                raise root_cause(error) from error
+            own_root = settings.get("default_root_dir") or ""
+            settings["default_root_dir"] = own_root if given(own_root, self.flags) else str(folder / own_root)
         own = settings.get("callbacks") or []
         settings["callbacks"] = [*(own if isinstance(own, list) else [own]), *callbacks]
         more = settings.get("logger")
@@ -220,6 +238,7 @@ def check_seed(seed: int) -> None:
 
 def check_trainer(trainer: Mapping[str, Any]) -> None:
     """Our modules move their optimizers themselves: Lightning refuses to touch gradients, but only once it trains."""
+    check_precision(trainer)
     clip, gathered = trainer.get("gradient_clip_val"), trainer.get("accumulate_grad_batches")
     if clip:
         raise ConfigError(
@@ -230,6 +249,21 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
             f"trainer.accumulate_grad_batches is {gathered}; gradients are gathered by a callback: "
             f"--trainer.callbacks Guard --trainer.callbacks.accumulate {gathered}"
         )
+
+
+def check_precision(trainer: Mapping[str, Any]) -> None:
+    """Weights stay float32, and no gradient is scaled: float16 would lose the small ones without a word."""
+    plugins = trainer.get("plugins")
+    plugins = plugins if isinstance(plugins, list | tuple) else [plugins]
+    asked = [("precision", trainer.get("precision"))]
+    for plugin in plugins:
+        name = str(plugin.get("class_path") if isinstance(plugin, Mapping | Namespace) else plugin)
+        if name.endswith("Precision"):
+            given = (plugin.get("init_args") or {}).get("precision") if not isinstance(plugin, str) else None
+            asked.append(("plugins", given or name.rpartition(".")[2]))
+    for key, precision in asked:
+        if precision is not None and str(precision) not in PRECISIONS:
+            raise ConfigError(f"trainer.{key} is {precision}; it must be 32-true or bf16-mixed")
 
 
 def data_parallel(settings: dict[str, Any]) -> dict[str, Any]:
@@ -249,6 +283,10 @@ def root_cause(error: Exception) -> Exception:
     """What a constructor really raised: the parser wraps it once for every level it lies deep."""
     while isinstance(error.__cause__, Exception) and not isinstance(error, RLError):
         error = error.__cause__
+    if isinstance(error, ModuleNotFoundError):
+        wanted = re.search(r"Requirement '([^']+)' not met", str(error))
+        package = wanted.group(1) if wanted else str(error.name or error)
+        return ConfigError(f"this config needs a package that is not installed: pip install '{package}'")
     return error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 from rl_lightning.cli import help as texts
 from rl_lightning.cli.flags import normalize
+from rl_lightning.cli.process import quiet
 from rl_lightning.errors import ConfigError, ResumeError, RLError
 
 # command -> module : function, each `(argv: list[str]) -> int`
@@ -41,8 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     words = normalize(list(sys.argv[1:] if argv is None else argv))
     debug = "--debug" in words
+    _show_everything()
     try:
-        return dispatch(words)
+        with quiet():
+            return dispatch(words)
     except RLError as error:
         _report(error, debug)
         return error.exit_code
@@ -61,13 +65,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 1
     except Exception as error:
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        if full:
-            error = ResumeError(
-                "the disk is full; whole checkpoints are intact. Free some space and type: rl resume RUN"
-            )
+        error = _of_the_disk(error) or error
         _report(error, debug)
         return getattr(error, "exit_code", 1)
+
+
+def _of_the_disk(error: Exception) -> RLError | None:
+    """What a file system refuses is no bug of ours."""
+    if not isinstance(error, OSError):
+        return None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ResumeError(
+            "the disk is full; whole checkpoints are intact. Free some space and type: rl resume RUN"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and error.filename:
+        return ConfigError(f"{error.filename}: {error.strerror}; RL_LOGS names another folder for runs")
+    return None
+
+
+def _show_everything() -> None:
+    """A terminal or file that knows no `·` shows `?`: output must never end a run."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 ELSEWHERE = {  # what other tools call it

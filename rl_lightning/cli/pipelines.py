@@ -14,6 +14,7 @@ from rl_lightning import ranks
 from rl_lightning.cli.compose import Config, find, inline
 from rl_lightning.cli.fit import (
     check_running,
+    forget,
     is_first,
     join,
     parse_config,
@@ -26,9 +27,10 @@ from rl_lightning.cli.meet import alone, meet
 from rl_lightning.cli.provide import provide_data
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name
-from rl_lightning.experiments.runs import Run, claim, logs_root, redact, shelf
+from rl_lightning.experiments.runs import Run, claim, logs_root, shelf
 from rl_lightning.pipeline.plan import Job, choose, make_plan, set_key
 from rl_lightning.pipeline.run import Pipeline
+from rl_lightning.redaction import redact, redact_words
 
 if TYPE_CHECKING:
     from rl_lightning.cli.lightning import RLCLI
@@ -50,9 +52,14 @@ def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
     def claimed() -> str:
         return str(open_run(check_run_name(str(name)) if name else None, stem, pipeline, parsed).folder)
 
+    fresh = is_first() and not (name and (logs_root() / str(name)).exists())
     run = join() or Run(Path(ranks.decide(claimed)))
-    with alone(run):
-        return run_jobs(run, jobs, parsed, flags)
+    try:
+        with alone(run):
+            return run_jobs(run, jobs, parsed, flags)
+    except BaseException:
+        forget(run, fresh)
+        raise
 
 
 def resume_pipeline(run: Run, config: Config, parsed: Parsed) -> int:
@@ -121,10 +128,13 @@ def parsed_stages(
 
 def check_stages(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> None:
     """Refuses what the last stage would refuse before the first one has run for hours."""
+    from rl_lightning.cli.places import check_places
     from rl_lightning.envs.registry import find_suite
 
     for _, cli in parsed_stages(jobs, parsed, flags):
-        env = cli.config.data.init_args.get("env")
+        cli.refuse_redacted()
+        check_places(cli.config.trainer, cli.flags)
+        env = cli.data_arguments().get("env")
         if env is not None and env.id:
             find_suite(env.id)
 
@@ -144,6 +154,10 @@ def open_run(name: str | None, stem: str, pipeline: Config, parsed: Parsed) -> R
     return run
 
 
+def find_checkpoint(folder: Path, which: str) -> Path:
+    return Run(folder).checkpoint(which)
+
+
 def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())
     for job in jobs:
@@ -152,9 +166,6 @@ def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[st
     def fit(job: Job, folder: Path, config: Config, before: Path | None, title: str) -> int:
         return fit_stage(Run(folder), config, stage_flags(parsed, job, flags), before, title)
 
-    def find_checkpoint(folder: Path, which: str) -> Path:
-        return Run(folder).checkpoint(which)
-
     def say(text: str) -> None:
         if is_first():
             print(text, flush=True)
@@ -162,13 +173,17 @@ def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[st
     pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, shelf(), is_first())
     begun = read_text(run.folder / "pipeline.json")
     # Flags belong to the run, the newest last: its resumption has them too.
-    kept = {"status": "failed", "flags": flags, "debug": parsed.has("small")}
+    shown = {stage: redact_words(given) for stage, given in flags.items()}
+    kept = {"status": "failed", "flags": shown, "debug": parsed.has("small")}
     before = {key: run.read().get(key, kept[key]) for key in kept}
     if is_first():
         run.update(**kept | {"status": "running"}, pid=os.getpid(), host=os.uname().nodename)
     try:
         code = pipeline.run(parsed.get("from"), parsed.get("only"))
         kept["status"] = "interrupted" if code else "finished"
+    except KeyboardInterrupt:
+        kept["status"] = "interrupted"
+        raise
     except ConfigError:
         if read_text(run.folder / "pipeline.json") == begun:  # refused before a stage began: all is as it was
             kept = before

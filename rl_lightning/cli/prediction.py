@@ -1,16 +1,21 @@
-"""Greedy actions of an agent, for rows of a file or along episodes, in the env's own scale."""
+"""Actions of an agent as evaluation would play them, for rows of a file or along episodes, in the env's own scale."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 from rl_lightning.envs.make import make_env, make_envs
-from rl_lightning.errors import DataError
+from rl_lightning.envs.spaces import ActionEncoder
+from rl_lightning.errors import ConfigError, DataError
+from rl_lightning.rollout.evaluate import StepCap
+from rl_lightning.types import EnvSpec
 
 KEYS = ("obs", "observations", "observation")
 BATCH = 1024
@@ -33,7 +38,9 @@ def read(path: str) -> dict[str, np.ndarray]:
     return {**arrays, "obs": arrays[name]}
 
 
-def for_rows(model: Any, data: Any, arrays: dict[str, np.ndarray], source: str) -> dict[str, np.ndarray]:
+def for_rows(
+    model: Any, data: Any, arrays: dict[str, np.ndarray], source: str, seed: int = 0
+) -> dict[str, np.ndarray]:
     """One action per row. An agent with memory reads them in order and forgets where `is_first` is set."""
     spec, obs = data.spec, arrays["obs"]
     if obs.shape[1:] != tuple(spec.obs_shape) or not np.issubdtype(obs.dtype, np.number):
@@ -43,12 +50,10 @@ def for_rows(model: Any, data: Any, arrays: dict[str, np.ndarray], source: str) 
     if not np.isfinite(obs).all():
         raise DataError(f"{source}: obs has values that are not finite")
     rows = torch.from_numpy(np.ascontiguousarray(obs, np.uint8 if spec.obs_dtype == "uint8" else np.float32))
-    mask = torch.from_numpy(arrays["action_mask"].astype(bool)) if "action_mask" in arrays else None
-    if spec.action_mask and mask is None:
-        raise DataError(f"{source}: this env restricts its actions, so the file needs an 'action_mask'")
+    mask = _mask(spec, arrays, source) if spec.action_mask else None
     size = 1 if model.initial_carry(1) else BATCH
     is_first = arrays.get("is_first", np.zeros(len(rows), bool)).astype(bool)
-    carry, found = model.initial_carry(size), []
+    carry, found, draw = model.initial_carry(size), [], model.evaluation_draw(seed)
     model.eval()
     with torch.no_grad():
         for start in range(0, len(rows), size):
@@ -56,19 +61,38 @@ def for_rows(model: Any, data: Any, arrays: dict[str, np.ndarray], source: str) 
             if size > 1 or is_first[start]:
                 carry = model.initial_carry(len(batch))
             legal = None if mask is None else mask[start : start + size]
-            action, carry = model.act(batch, carry, None, legal)
+            action, carry = model.act(batch, carry, draw, legal)
             found.append(action.cpu().numpy())
     chosen = np.concatenate(found) if found else np.zeros((0, *spec.action_shape), np.float32)
     return own_scale(data, chosen)
 
 
+def _mask(spec: EnvSpec, arrays: dict[str, np.ndarray], source: str) -> torch.Tensor:
+    if "action_mask" not in arrays:
+        raise DataError(f"{source}: this env restricts its actions, so the file needs an 'action_mask'")
+    found, wanted = arrays["action_mask"], (len(arrays["obs"]), spec.action_dim)
+    if found.shape != wanted or found.dtype.kind not in "bui":
+        raise DataError(
+            f"{source}: action_mask is {found.dtype} {list(found.shape)}, expected booleans {list(wanted)}"
+        )
+    return torch.from_numpy(found.astype(bool))
+
+
 def along_episodes(model: Any, data: Any, episodes: int, seed: int = 0) -> dict[str, np.ndarray]:
     """Observations, actions, rewards and ends of whole episodes, one after the other."""
+    if data.env is None:
+        raise ConfigError(
+            f"{type(data).__name__} names no env to play in; give one: --data.env.id Hopper-v5, or rows: --data FILE"
+        )
     columns: dict[str, list[Any]] = {
         key: [] for key in ("obs", "reward", "terminated", "truncated", "episode")
     }
     chosen = []
     envs = make_envs(data.env, 1, "sync", training=False)
+    cap = StepCap(envs, data.schedule.run.eval_max_steps)
+    if cap.note:
+        print(cap.note, file=sys.stderr, flush=True)
+    draw = model.evaluation_draw(seed)  # one for all episodes: each is another draw, as in evaluation
     model.eval()
     try:
         with torch.no_grad():
@@ -79,7 +103,7 @@ def along_episodes(model: Any, data: Any, episodes: int, seed: int = 0) -> dict[
                     legal = (
                         torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
                     )
-                    action, carry = model.act(torch.from_numpy(obs.copy()), carry, None, legal)
+                    action, carry = model.act(torch.from_numpy(obs.copy()), carry, draw, legal)
                     chosen.append(action.cpu().numpy()[0])
                     columns["obs"].append(obs[0].copy())
                     obs, reward, terminated, truncated, infos = envs.step(action.cpu().numpy())
@@ -97,16 +121,29 @@ def along_episodes(model: Any, data: Any, episodes: int, seed: int = 0) -> dict[
 
 def own_scale(data: Any, actions: np.ndarray) -> dict[str, np.ndarray]:
     """Actions as the env itself takes them; one array per part where they have named parts."""
-    env = make_env(data.env)
-    try:
-        decoded = env.codec.decode_batch(actions)
-    finally:
-        env.close()
+    decoded = action_codec(data).decode_batch(actions)
     if decoded and isinstance(decoded[0], dict):
         return {f"action/{key}": np.stack([row[key] for row in decoded]) for key in decoded[0]}
     if decoded and isinstance(decoded[0], tuple):
         return {f"action/{i}": np.stack([row[i] for row in decoded]) for i in range(len(decoded[0]))}
     return {"action": np.asarray(decoded) if len(decoded) else actions}
+
+
+def action_codec(data: Any) -> ActionEncoder:
+    """What turns our actions into the env's; without an env the data set's own bounds say what those are."""
+    spec = data.spec
+    if getattr(data, "env", None) is not None:
+        env = make_env(data.env)
+        try:
+            return env.codec
+        finally:
+            env.close()
+    if spec.action_kind == "continuous":
+        low, high = (np.array(bound, np.float32) for bound in (spec.action_low, spec.action_high))
+        return ActionEncoder(spaces.Box(low, high, dtype=np.float32))
+    if spec.action_kind == "discrete":
+        return ActionEncoder(spaces.Discrete(spec.action_sizes[0]))
+    return ActionEncoder(spaces.MultiDiscrete(list(spec.action_sizes)))
 
 
 def write(arrays: dict[str, np.ndarray], path: Path) -> Path:

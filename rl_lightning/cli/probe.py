@@ -63,7 +63,7 @@ def estimate(cli: RLCLI) -> str:
     settings = cli.config.trainer
     if settings.devices not in (1, "1", "auto") or (settings.num_nodes or 1) > 1:
         return "not estimated: several processes are measured by training"
-    arguments = cli.config.data.get("init_args") or {}
+    arguments = cli.data_arguments()
     few = max(FEW_STEPS, 2 * int(arguments.get("batch_size") or 0))
     starts = 0
     for key in ("learning_starts", "prefill"):

@@ -10,7 +10,8 @@ from rl_lightning.cli.flags import parse
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.record import FIRST_CONFIG
 from rl_lightning.experiments.reproduce import circumstances, continuations, first_difference, first_row
-from rl_lightning.experiments.runs import Run, claim, redact, resolve
+from rl_lightning.experiments.runs import Run, claim, resolve
+from rl_lightning.redaction import redact
 
 if TYPE_CHECKING:
     from rl_lightning.cli.lightning import RLCLI

@@ -10,8 +10,9 @@ from rl_lightning.cli.flags import Parsed
 from rl_lightning.experiments.changes import differences
 from rl_lightning.experiments.record import config_hash
 from rl_lightning.experiments.results import append_result
-from rl_lightning.experiments.runs import Run, logs_root, redact
+from rl_lightning.experiments.runs import Run, logs_root
 from rl_lightning.pipeline.moved import at_home
+from rl_lightning.redaction import redact
 
 
 class Evaluated(NamedTuple):

@@ -115,7 +115,7 @@ def next_steps(run: Listed, record: dict[str, Any]) -> list[str]:
     name, status = run.name, run.status
     if status == "running":
         return [f"rl watch {name}", f"rl plot {name}"]
-    has_any = (run.folder / "checkpoints").is_dir() or run.is_pipeline
+    has_any = any((run.folder / "checkpoints").glob("*")) or run.is_pipeline
     if not has_any:
         return [f"no checkpoint is left; run it again with: rl fit --config {run.folder}/config.yaml"]
     if status != "finished":

@@ -75,7 +75,7 @@ def _state(path: Path, mode: str) -> dict[str, Any]:
             return dict(read_file(newest(Run(stage)) / "model.ckpt"))
         return {"state_dict": read_product(path)[0]}
     if (path / "meta.json").is_file():
-        verify(path)
+        verify(path, replay=False)
         path = path / "model.ckpt"
     elif path.is_dir():
         run = Run(path)

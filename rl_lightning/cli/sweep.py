@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import yaml
 
 from rl_lightning.cli import yaml_io
-from rl_lightning.cli.compose import fill_variables, find
+from rl_lightning.cli.compose import Config, fill_variables, find
 from rl_lightning.cli.flags import Parsed, parse
 from rl_lightning.cli.sweep_config import check_config, config_of, first_point
 from rl_lightning.errors import ConfigError
@@ -19,9 +20,12 @@ from rl_lightning.experiments.runs import logs_root
 from rl_lightning.experiments.sweep.definition import SweepDefinition, read_definition
 from rl_lightning.experiments.sweep.jobs import PlannedRun
 from rl_lightning.experiments.sweep.outcome import replace_text, summary, write_best, write_table
-from rl_lightning.experiments.sweep.study import SweepTrial, TrialLedger, hidden
+from rl_lightning.experiments.sweep.study import SweepTrial, TrialLedger
+from rl_lightning.redaction import redact, redacted_keys, without_secrets
 
-TAKES = ("config", "name", "trials", "jobs", "storage", "launcher", "import", "hours", "export_best")
+TAKES = (
+    "config", "name", "trials", "jobs", "storage", "launcher", "launcher_options", "import", "hours", "export_best",
+)  # fmt: skip
 SWITCHES = ("list", "no_plots", "dry_run")
 FILE = "sweep.yaml"
 
@@ -38,7 +42,9 @@ def sweep(words: list[str]) -> int:
     for key, value in {**definition.fixed, **first_point(definition)}.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"sweep: {key} is {value}")
-    check_config(config_of(definition, first_point(definition), definition.seeds[0]), parsed)
+    first = config_of(definition, first_point(definition), definition.seeds[0])
+    refuse_secrets(first)
+    check_config(first, parsed)
     if parsed.has("dry_run"):
         return describe(definition)
     folder = open_folder(definition, source)
@@ -56,6 +62,15 @@ def read_file(source: Path, name: str | None) -> SweepDefinition:
     except ConfigError as error:
         raise ConfigError(f"{source.name}: {error}") from None
     return definition.changed(name=check_run_name(name)) if name else definition
+
+
+def refuse_secrets(config: Config) -> None:
+    """The trials' configs lie in the sweep's folder, and each is trained from there."""
+    if found := redacted_keys(redact(config)):
+        raise ConfigError(
+            f"{found[0]} is secret and a sweep writes its trials' configs: "
+            "put it into an environment variable and write ${NAME}"
+        )
 
 
 def overridden(definition: SweepDefinition, parsed: Parsed) -> SweepDefinition:
@@ -76,7 +91,7 @@ def open_folder(definition: SweepDefinition, source: Path) -> Path:
         )
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).is_file():
-        replace_text(folder / FILE, hidden(source.read_text(encoding="utf-8")))
+        replace_text(folder / FILE, without_secrets(source.read_text(encoding="utf-8")))
     return folder
 
 
@@ -87,7 +102,9 @@ def plan_of(definition: SweepDefinition, folder: Path, trial: SweepTrial) -> lis
     runs = []
     for seed in definition.seeds:
         config = config_of(definition, trial.params, seed)
-        path = replace_text(place / f"{trial.slot:03d}-s{seed}.yaml", yaml.safe_dump(config, sort_keys=False))
+        path = replace_text(
+            place / f"{trial.slot:03d}-s{seed}.yaml", yaml.safe_dump(redact(config), sort_keys=False)
+        )
         stages = config.get("stages")
         stage = definition.stage or (stages[-1]["name"] if stages else None)
         name = f"{definition.name}-{trial.slot:03d}-s{seed}"
@@ -141,7 +158,9 @@ def close(definition: SweepDefinition, ledger: TrialLedger, folder: Path, parsed
     rows = ledger.rows()
     write_table(folder, rows, list(definition.space))
     count = parsed.integer("export_best", 1)
-    write_best(folder, rows, definition, lambda params, seed: config_of(definition, params, seed), count)
+    write_best(
+        folder, rows, definition, lambda params, seed: redact(config_of(definition, params, seed)), count
+    )
     if not parsed.has("no_plots"):
         from rl_lightning.experiments.sweep.plots import draw_all
 
@@ -157,7 +176,7 @@ def describe(definition: SweepDefinition) -> int:
         print(f"  {key}: {parameter.kind} {values}")
     print(
         yaml.safe_dump(
-            config_of(definition, first_point(definition), definition.seeds[0]), sort_keys=False
+            redact(config_of(definition, first_point(definition), definition.seeds[0])), sort_keys=False
         ).rstrip()
     )
     print("nothing was trained")
@@ -181,10 +200,27 @@ def launch(definition: SweepDefinition, folder: Path, parsed: Parsed, launcher: 
     command += ["--trials", str(definition.trials)] if definition.points is None else []
     command += [word for package in parsed.all("import") for word in ("--import", package)]
     command += ["--no_plots"] if parsed.has("no_plots") else []
-    ids = submit(command, definition.name, folder, definition.jobs, definition.launcher)
+    options = {**definition.launcher, **own_options(parsed)}
+    ids = submit(command, definition.name, folder, definition.jobs, options)
     print(f"{len(ids)} workers submitted: {', '.join(ids)}\noutput: {folder / 'submitit'}")
     print(f"look with: rl watch {definition.name}")
     return 0
+
+
+def own_options(parsed: Parsed) -> dict[str, Any]:
+    """Options of submitit that the user gave: by the environment, and over them by the command line."""
+    from rl_lightning.experiments.sweep.launcher import OPTIONS
+
+    found: dict[str, Any] = {}
+    given = [(OPTIONS, os.environ.get(OPTIONS)), ("--launcher_options", parsed.get("launcher_options"))]
+    for where, text in given:
+        options = yaml_io.loads(text or "{}", where)
+        if not isinstance(options, dict):
+            raise ConfigError(
+                f"{where} takes a mapping like '{{slurm_setup: [module load cuda]}}', not {text!r:.60}"
+            )
+        found |= options
+    return found
 
 
 def show_sweeps() -> int:

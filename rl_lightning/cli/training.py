@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,18 @@ from rl_lightning import ranks
 from rl_lightning.callbacks import Control, Evaluate, SaveCheckpoints, default_callbacks, make_loggers
 from rl_lightning.callbacks.checkpoint import check_generation
 from rl_lightning.callbacks.generations import read_meta
-from rl_lightning.callbacks.loggers import log_hyperparams
+from rl_lightning.callbacks.loggers import Titles, close_loggers, log_hyperparams
 from rl_lightning.callbacks.progress import clock_time
 from rl_lightning.callbacks.warm import ResetLR, WarmOptimizers
 from rl_lightning.cli.compose import Config
 from rl_lightning.cli.lightning import RLCLI
 from rl_lightning.cli.start import Start, load_weights
-from rl_lightning.errors import DivergedError, RLError
+from rl_lightning.datasets.places import READABLE
+from rl_lightning.errors import DivergedError, EnvError, RLError
 from rl_lightning.experiments.plot import short
 from rl_lightning.experiments.runs import Run, logs_root
-from rl_lightning.interrupt import BlockAbandoned
-
-EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
+from rl_lightning.interrupt import EXIT, BlockAbandoned
+from rl_lightning.redaction import redact
 
 
 def clock_of(generation: Path, clock: str) -> int:
@@ -60,13 +61,12 @@ class Training:
     ) -> None:
         start = start or Start()
         self.cli, self.run, self.resume_from = cli, run, start.generation
-        record = run.read()
+        self.stands: tuple[int, int] | None = None  # clocks of the checkpoint, where a block was abandoned
         model, data = cli.model, cli.datamodule
         self.algorithm, self.task = type(model).__name__, data.spec.env_id
-        log, tags = cli.config_init.log, list(cli.config_init.run.tags)
-        group = record.get("group") or self.algorithm
+        log = cli.config_init.log
         purge = None if self.resume_from is None else clock_of(self.resume_from, data.clock) + 1
-        loggers = make_loggers(run.folder, log, self.task, group, run.name, tags, purge)
+        self.loggers = loggers = make_loggers(run.folder, log, self.titles(), purge)
         callbacks = default_callbacks(
             run.folder, log, self.report, title or run.name, debug, self.resume_from, start.reset_lr
         )
@@ -81,11 +81,25 @@ class Training:
         self.control = next(item for item in callbacks if isinstance(item, Control))
         self.evaluation = next(item for item in callbacks if isinstance(item, Evaluate))
         self.saving = next(item for item in callbacks if isinstance(item, SaveCheckpoints))
-        self.trainer = cli.make_trainer(callbacks, loggers)
+        self.trainer = cli.make_trainer(callbacks, loggers, run.folder)
         if self.resume_from is not None:
             check_generation(self.resume_from, self.algorithm, list(data.spec), self.trainer.world_size)
         else:
             log_hyperparams(loggers, config)
+
+    def titles(self) -> Titles:
+        """A stage is called by its pipeline and its own name, and belongs to the pipeline or its group of seeds."""
+        record, whole, name = self.run.read(), Run(self.run.folder.parent), self.run.name
+        group = record.get("group") or self.algorithm
+        if (whole.folder / "pipeline.json").is_file():
+            name, group = f"{whole.name}/{name}", whole.read().get("group") or whole.name
+        data = self.cli.datamodule
+        dataset = self.cli.data_arguments().get("dataset") if data.clock == "update" else None
+        task = self.task
+        if isinstance(dataset, str):
+            task = Path(dataset).stem if Path(dataset).suffix.lower() in READABLE else dataset
+        tags = redact(list(self.cli.config_init.run.tags))
+        return Titles(task, group, name, tags, str(record.get("id") or uuid.uuid4().hex[:12]), data.clock)
 
     @property
     def first(self) -> bool:
@@ -102,6 +116,7 @@ class Training:
         began, before = time.monotonic(), self.run.read()
         self.say(self.opening())
         self.report(pid=os.getpid())
+        self.control.farewell = lambda: self.give_up(before, time.monotonic() - began)
         status = "failed"
         try:
             self.trainer.fit(
@@ -112,11 +127,10 @@ class Training:
             )
             code = 0 if self.control.caught is None else EXIT.get(signal.Signals(self.control.caught), 143)
             status = "interrupted" if code else "finished"
-        except BlockAbandoned:
-            caught = self.control.caught or signal.SIGTERM
+        except (BlockAbandoned, SystemExit):  # the latter is how Lightning ends a run on a second signal
+            caught = self.control.caught or signal.SIGINT
             code, status = EXIT.get(signal.Signals(caught), 143), "interrupted"
-        except SystemExit:  # how Lightning ends a run on a second Ctrl-C
-            code, status = 130, "interrupted"
+            self.stands = self.saving.last_saved
         except DivergedError:
             status = "diverged"
             raise
@@ -124,11 +138,21 @@ class Training:
             raise
         except (NotImplementedError, RuntimeError) as error:
             self.explain_device(error)
-            raise
+            code, status = self.after_lost_rank(error), "interrupted"
+            self.stands = self.saving.last_saved
         finally:
             self.note(status, before)
+            close_loggers(self.loggers)
+        if code and not self.saving.ready:  # Ctrl-C while things were set up: there is nothing to go on from
+            raise KeyboardInterrupt
         self.say(self.closing(code, time.monotonic() - began))
         return code
+
+    def give_up(self, before: dict[str, Any], seconds: float) -> None:
+        """The process is about to be ended from beside the run, which hangs."""
+        self.stands = self.saving.last_saved
+        self.note("interrupted", before)
+        self.say(self.closing(143, seconds))
 
     def note(self, status: str, before: dict[str, Any]) -> None:
         """How it ended. Of a run that could not be loaded nothing is noted: its record stays as it was."""
@@ -137,9 +161,14 @@ class Training:
                 if self.first:
                     self.run.replace(before)
                 return
-            schedule = self.cli.datamodule.schedule
             self.note_restarts()
-            self.report(status=status, env_step=schedule.env_step, update=schedule.update)
+            env_step, update = self.clocks()
+            self.report(status=status, env_step=env_step, update=update)
+
+    def clocks(self) -> tuple[int, int]:
+        """Where the run stands: after an abandoned block at its checkpoint, whatever the block had begun."""
+        schedule = self.cli.datamodule.schedule
+        return self.stands or (schedule.env_step, schedule.update)
 
     def note_restarts(self) -> None:
         """An env that could not be saved began a new episode: the run is no longer exact, and says so."""
@@ -155,6 +184,19 @@ class Training:
     def explain_device(self, error: Exception) -> None:
         if "out of memory" in str(error).lower():
             raise RLError(f"the device ran out of memory: {str(error).splitlines()[0]}") from error
+
+    def after_lost_rank(self, error: Exception) -> int:
+        """Another process has ended: the first tells of it. The code, where it only did as it was told to."""
+        if not ranks.is_lost_peer(error) or self.trainer.world_size == 1:
+            raise error
+        if not self.first:
+            raise SystemExit(1)  # told of by the first, or by whoever started us
+        lost = ranks.lost()
+        if lost is not None and lost.code in EXIT.values():
+            return lost.code
+        gone = EnvError(f"{lost or 'another process ended'}; go on with: rl resume {self.run.name}")
+        gone.exit_code = lost.code if lost is not None and lost.code > 0 else gone.exit_code
+        raise gone from error
 
     def opening(self) -> str:
         """One line instead of Lightning's many."""
@@ -178,7 +220,8 @@ class Training:
 
     def closing(self, code: int, seconds: float) -> str:
         schedule, name = self.cli.datamodule.schedule, self.run.name
-        done = f"{short(schedule.now)} {schedule.clock}s in {clock_time(seconds)}"
+        now = self.clocks()[schedule.clock == "update"]
+        done = f"{short(now)} {schedule.clock}s in {clock_time(seconds)}"
         if schedule.phases is not None and schedule.finished:
             done += f", {schedule.reason}"
         if code:

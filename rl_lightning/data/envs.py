@@ -59,7 +59,9 @@ class EnvData(RLData):
         """`steps` steps of every env; moves the clock."""
         assert self.collector is not None
         rows = self.collector.collect(act, steps, None if greedy else self.explore)
-        self.episodes += self.collector.drain()
+        ended = self.collector.drain()
+        self.longest = max([self.longest, *(episode.length for episode in ended)])
+        self.episodes += ended
         self.schedule.env_step += steps * self.wide
         return rows
 

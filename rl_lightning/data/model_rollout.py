@@ -44,7 +44,7 @@ class ModelRolloutData(OfflineData):
         env: Where the policy is evaluated; null: the env that the data set names, if any.
         batch_size: Rows of one update.
         updates_per_block: Updates made of one gather.
-        holdout: Share of the data that is kept for validation, the same for every stage of one seed.
+        holdout: Share of the data that is kept for validation, the same for every stage of one seed; null: none.
         split: What is held out: whole episodes, or single rows.
         reward_scale: Rewards are multiplied by this.
         reward_shift: And this is added, after scaling.
@@ -69,7 +69,7 @@ class ModelRolloutData(OfflineData):
         env: EnvConfig | None = None,
         batch_size: int = 256,
         updates_per_block: int = 50,
-        holdout: float = 0.1,
+        holdout: float | None = None,
         split: Literal["episode", "row"] = "episode",
         reward_scale: float = 1.0,
         reward_shift: float = 0.0,
@@ -180,7 +180,7 @@ class ModelRolloutData(OfflineData):
 
     def sample(self, updates: int) -> Transitions:
         """Recorded rows first, then imagined ones: [U, B, ...]."""
-        real = round(self.real_fraction * self.batch_size) if len(self.model_rows) else self.batch_size
+        real = int(self.real_fraction * self.batch_size) if len(self.model_rows) else self.batch_size
         whole, self.batch_size = self.batch_size, real
         recorded = super().sample(updates)
         self.batch_size = whole

@@ -56,12 +56,16 @@ class RLData(LightningDataModule):
         self.seed = 0
         self.view: PhaseView | None = None  # the phase of the current block, for losses to see
         self.skips = 0  # updates skipped for want of data since metrics were last emitted
+        self.longest = 0  # env steps of the longest episode that ended by itself
         self.episodes: list[EpisodeStats] = []  # ended since the last time metrics were emitted
 
     def configure(self, run: RunConfig, seed: int) -> None:
         """Sets budgets and seed; called once, before `setup`."""
         self.schedule.run = run
         self.seed = seed
+
+    def check_model(self, module: Any) -> None:
+        """Raises where these data cannot serve a module; called once both are there, before a run has a folder."""
 
     @property
     def rank(self) -> int:
@@ -167,12 +171,14 @@ class RLData(LightningDataModule):
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """All that this rank's data needs to go on exactly; large rows go to the store."""
         episodes = [tuple(e) for e in self.episodes]
-        return {"schedule": self.schedule.state_dict(), "episodes": episodes, "skips": self.skips}
+        counts = {"skips": self.skips, "longest": self.longest}
+        return {"schedule": self.schedule.state_dict(), "episodes": episodes, **counts}
 
     def load(self, state: dict[str, Any], store: SegmentStore) -> None:
         self.schedule.load_state_dict(state["schedule"])
         self.episodes = [EpisodeStats(*e) for e in state["episodes"]]
         self.skips = state["skips"]
+        self.longest = int(state.get("longest", 0))
 
     def collect_metrics(self) -> dict[str, float]:
         """Means over the training episodes that ended since the last call."""

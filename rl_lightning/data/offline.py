@@ -11,13 +11,17 @@ from torch import Tensor
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.envs import MOST_EVAL_ENVS
 from rl_lightning.data.module import RLData
-from rl_lightning.datasets import check_env, load_dataset, peek
+from rl_lightning.datasets import Dataset, check_env, load_dataset, peek
+from rl_lightning.datasets.places import locate
+from rl_lightning.datasets.references import d4rl_options
 from rl_lightning.datasets.rewards import RewardTuning
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.scores import normalized
 from rl_lightning.seeding import derive
 from rl_lightning.types import Block, Transitions
+
+ASSESSED = 0.1  # of the data that is held out for a model that is assessed on it
 
 
 class OfflineData(RLData):
@@ -28,7 +32,8 @@ class OfflineData(RLData):
         env: Where the policy is evaluated; null: the env that the data set names, if any.
         batch_size: Rows of one update.
         updates_per_block: Updates made of one gather.
-        holdout: Share of the data that is kept for validation, the same for every stage of one seed.
+        holdout: Share of the data that is kept for validation, the same for every stage of one seed; null: 0.1 for
+            models that are assessed on it (dynamics, densities, fitted-Q evaluation), none for policies.
         split: What is held out: whole episodes, or single rows.
         bootstrap: Members of an ensemble, each with its own resample of the rows; 0: one stream for all.
         reward_scale: Rewards are multiplied by this.
@@ -46,7 +51,7 @@ class OfflineData(RLData):
         env: EnvConfig | None = None,
         batch_size: int = 256,
         updates_per_block: int = 50,
-        holdout: float = 0.1,
+        holdout: float | None = None,
         split: Literal["episode", "row"] = "episode",
         bootstrap: int = 0,
         reward_scale: float = 1.0,
@@ -59,7 +64,7 @@ class OfflineData(RLData):
         for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
             if value < 1:
                 raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if not 0.0 <= holdout < 1.0:
+        if holdout is not None and not 0.0 <= holdout < 1.0:
             raise ConfigError(f"data.holdout is {holdout}; it is a share between 0 and 1")
         if not 0.0 < best_episodes <= 1.0:
             raise ConfigError(f"data.best_episodes is {best_episodes}; it is a share above 0 and not above 1")
@@ -68,11 +73,13 @@ class OfflineData(RLData):
         self.source = dataset
         self.batch_size, self.updates_per_block = batch_size, updates_per_block
         self.holdout, self.split, self.bootstrap = holdout, split, bootstrap
+        self.held_fraction = holdout or 0.0
         self.reward_scale, self.reward_shift = reward_scale, reward_shift
         self.rewards, self.best_episodes = rewards, best_episodes
         self.spec, self.about = peek(dataset)
         if env is None and self.spec.env_id:
-            env = EnvConfig(id=self.spec.env_id)
+            options = d4rl_options(dataset) if locate(dataset).kind == "d4rl" else {}
+            env = EnvConfig(id=self.spec.env_id, **options)
         self.env = env
         if env is not None:
             known = probe_spec(env)
@@ -81,12 +88,7 @@ class OfflineData(RLData):
         self.dataset = load_dataset(dataset)  # at once: bad rows are refused before anything else is built
         if first_episodes is not None:
             self.dataset = self.dataset.first(first_episodes)
-        one = int(self.dataset.recording[0]) == int(self.dataset.recording[-1])
-        if one and holdout > 0.0 and split == "episode":
-            raise DataError(
-                f"{dataset}: there is one episode to learn from, so none can be held out. "
-                "Use --data.split row, or --data.holdout 0"
-            )
+        self._check_split(self.held_fraction)
         self._eval_envs: Any = None
         self.draw: torch.Generator | None = None
 
@@ -96,6 +98,9 @@ class OfflineData(RLData):
         self.draw = self.generator("replay")
         if stage == "fit":
             self._check_learner()
+        learner = getattr(self.trainer, "lightning_module", None)
+        self.held_fraction = self.fraction_for(learner)
+        self._check_split(self.held_fraction)
         rows = self.dataset
         tuned = rows.reward if self.rewards is None else self.rewards.tune(rows)
         reward = tuned * self.reward_scale + self.reward_shift
@@ -105,10 +110,31 @@ class OfflineData(RLData):
         self.train_index, self.holdout_index = self._split(rows.recording)
         if self.best_episodes < 1.0:
             self.train_index = self._best(rows.episode, reward)
+        if getattr(learner, "models_next_obs", False):
+            self._leave_out_unknown(rows)
         if self.bootstrap:
             own = torch.Generator().manual_seed(derive(self.seed, "bootstrap"))
             shape = (self.bootstrap, len(self.train_index))
             self.resample = self.train_index[torch.randint(len(self.train_index), shape, generator=own)]
+        if stage == "fit" and getattr(self.agent, "looks_by_passes", False):
+            self.schedule.pass_updates = -(-len(self.train_index) // self.batch_size)
+
+    def fraction_for(self, module: Any) -> float:
+        """How much is held out for a module: as told, or what those need that are assessed on it."""
+        if self.holdout is not None:
+            return self.holdout
+        return 0.0 if getattr(module, "acts", True) else ASSESSED
+
+    def check_model(self, module: Any) -> None:
+        self._check_split(self.fraction_for(module))
+
+    def _check_split(self, fraction: float) -> None:
+        one = int(self.dataset.recording[0]) == int(self.dataset.recording[-1])
+        if one and fraction > 0.0 and self.split == "episode":
+            raise DataError(
+                f"{self.source}: there is one episode to learn from, so none can be held out. "
+                "Use --data.split row, or --data.holdout 0"
+            )
 
     def _check_learner(self) -> None:
         if getattr(self.agent, "n_step", 1) != 1:
@@ -124,17 +150,17 @@ class OfflineData(RLData):
         """Rows to train on and rows held out. All ranks and all stages of a seed share them."""
         count = len(episode)
         shuffle = torch.Generator().manual_seed(derive(self.seed, "holdout"))
-        if self.holdout == 0.0:
+        if self.held_fraction == 0.0:
             return torch.arange(count), torch.arange(0)
         if self.split == "row":
             order = torch.randperm(count, generator=shuffle)
             held = torch.zeros(count, dtype=torch.bool)
-            held[order[: max(1, round(self.holdout * count))]] = True
+            held[order[: max(1, round(self.held_fraction * count))]] = True
         else:
             names, place, sizes = torch.unique_consecutive(episode, return_inverse=True, return_counts=True)
             order = torch.randperm(len(names), generator=shuffle)
             before = sizes[order].cumsum(0) - sizes[order]
-            chosen = order[before < self.holdout * count][: len(names) - 1]
+            chosen = order[before < self.held_fraction * count][: len(names) - 1]
             held = torch.zeros(len(names), dtype=torch.bool)
             held[chosen] = True
             held = held[place]
@@ -149,6 +175,17 @@ class OfflineData(RLData):
         kept = max(1, round(self.best_episodes * len(present)))
         chosen = present[returns[present].argsort(descending=True, stable=True)[:kept]]
         return self.train_index[torch.isin(own, chosen)]
+
+    def _leave_out_unknown(self, rows: Dataset) -> None:
+        """A model of next observations must not learn one that stands in for what a file does not tell."""
+        if bool((rows.reward > 0.0).any()) and not bool((rows.reward[rows.next_known] > 0.0).any()):
+            raise DataError(
+                f"{rows.name}: no 'next_observations', and all positive rewards lie in terminal rows, whose next "
+                "observation is unknown: the model would learn that nothing is ever rewarded.\n"
+                "Record the data again with next_observations, or learn values from it (IQL, TD3BC)"
+            )
+        self.train_index = self.train_index[rows.next_known[self.train_index]]
+        self.holdout_index = self.holdout_index[rows.next_known[self.holdout_index]]
 
     def batches(self, updates: int, hook: str) -> Block:
         return Block(self.sample(updates), updates, hook)

@@ -88,7 +88,8 @@ class RecordedData(PlayedData):
 
     def translate(self, encode: Callable[[Tensor], Tensor]) -> None:
         """Replaces every observation by what `encode` makes of it, once: windows are then of that."""
-        self.rows.obs = encode(self.rows.obs)
+        if not self.rows.obs.is_floating_point():  # codes stay as they are
+            self.rows.obs = encode(self.rows.obs)
 
     def batches(self, updates: int, hook: str) -> Block:
         return Block(self.next_batch, updates, hook)

@@ -23,6 +23,7 @@ from rl_lightning.types import Block, Carry, Sequences
 
 FEW = 8  # envs and rows that an examination begins with
 MOST_COLLECTED = 1000  # vector steps of one block that only collects
+PRETRAINED = 100  # updates of pretraining in one block
 
 
 class SequenceData(ReplayData[SequenceBuffer]):
@@ -122,8 +123,13 @@ class SequenceData(ReplayData[SequenceBuffer]):
 
     def turn(self) -> Block:
         prefill = self.schedule.env_step < self.prefill
-        self.gather(self.random_act if prefill else self.agent.player(), self._turn(prefill))
+        if not self._pretrains():
+            self.gather(self.random_act if prefill else self.agent.player(), self._turn(prefill))
         updates = self._due()
+        if (
+            self.schedule.update < self.pretrain
+        ):  # in parts, so that metrics and checkpoints are written meanwhile
+            updates = min(updates, PRETRAINED - self.schedule.update % PRETRAINED)
         return self.batches(updates, "update") if updates else Block(None, 0)
 
     def next_batch(self) -> Sequences:
@@ -137,6 +143,10 @@ class SequenceData(ReplayData[SequenceBuffer]):
         wanted = self.prefill - self.schedule.env_step if prefill else self.train_every
         steps = math.ceil(wanted / self.wide)
         return max(1, min(steps, MOST_COLLECTED) if prefill else steps)
+
+    def _pretrains(self) -> bool:
+        """Whether pretraining has begun and is not over: nothing is collected in between."""
+        return 0 < self.schedule.update < self.pretrain and self._due() > 0
 
     def _due(self) -> int:
         """Updates due by now, minus those done: no drift, also after a resume."""

@@ -7,10 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from rl_lightning.datasets.episodes import assemble, drop_bad, ends_of, timeouts_of
-from rl_lightning.datasets.load import SLACK, checked, read_source, reference_of
+from rl_lightning.datasets.actions import SLACK
+from rl_lightning.datasets.episodes import RECORDED, assemble, drop_bad, ends_of, timeouts_of
+from rl_lightning.datasets.goals import goes_on
+from rl_lightning.datasets.load import checked, read_source, reference_of, spec_of
+from rl_lightning.datasets.outliers import described, outliers
 from rl_lightning.datasets.places import Source
-from rl_lightning.datasets.raw import Array, Raw, first_bad
+from rl_lightning.datasets.raw import FROM_DONES, Array, Raw, first_bad
 from rl_lightning.datasets.references import Reference
 from rl_lightning.datasets.summary import EpisodeTable, episode_table
 from rl_lightning.errors import ConfigError
@@ -31,13 +34,14 @@ class CheckLine(NamedTuple):
 def examine(source: Source) -> list[CheckLine]:
     """Looks at a data set that can at least be read; raises DataError if it cannot."""
     raw = checked(source, read_source(source))
+    spec_of(raw)  # raises on bounds and numbers of actions that cannot be
     values = _values(raw)
     truncated, guessed = timeouts_of(raw, guess=True)
     raw, _ = drop_bad(raw._replace(arrays={**raw.arrays, "timeouts": truncated}))
     table = episode_table(raw)
     reference = reference_of(source, raw.metadata)
     return [
-        _episodes(table),
+        _episodes(table, raw),
         _returns(table, reference),
         _ends(raw, table, guessed),
         values,
@@ -47,15 +51,26 @@ def examine(source: Source) -> list[CheckLine]:
     ]
 
 
-def _episodes(table: EpisodeTable) -> CheckLine:
+def _episodes(table: EpisodeTable, raw: Raw) -> CheckLine:
     lengths = table.lengths
     text = (
         f"{len(lengths)}, {int(table.finished.sum())} of them whole; "
         f"{lengths.min()} to {lengths.max()} steps, mean {lengths.mean():.1f}"
     )
-    if len(lengths) == 1:
-        text += "; one episode cannot be split into training and held-out episodes"
-    return CheckLine("episodes", text, bad=len(lengths) == 1)
+    if _one_recording(table, raw):
+        text += (
+            "; one recorded episode: a policy can be trained, but dynamics, density and FQE hold out whole "
+            "episodes and need a second one, or --data.split row"
+        )
+    return CheckLine("episodes", text)
+
+
+def _one_recording(table: EpisodeTable, raw: Raw) -> bool:
+    """Whether all rows come from one recorded episode, also where rows taken out cut it into pieces."""
+    known = raw.infos.get(RECORDED)
+    if known is None or known.dtype.kind not in "iu":
+        return len(table.lengths) == 1
+    return bool(known.min() == known.max())
 
 
 def _returns(table: EpisodeTable, reference: Reference | None) -> CheckLine:
@@ -82,6 +97,10 @@ def _ends(raw: Raw, table: EpisodeTable, guessed: dict[str, str]) -> CheckLine:
     both = int((terminated & truncated).sum())
     text += f", {both} rows are both" if both else ""
     text += ", the last episode is unfinished" if not table.finished[-1] else ""
+    if goes_on(raw):
+        text += "; terminals are goals that the recording goes on behind, they end no episode"
+    if FROM_DONES in raw.metadata:
+        text += f"; {raw.metadata[FROM_DONES]}"
     return CheckLine("ends", "; ".join([text, *guessed.values()]), bad=refused(raw, guessed))
 
 
@@ -91,22 +110,24 @@ def refused(raw: Raw, guessed: dict[str, str]) -> bool:
 
 
 def _values(raw: Raw) -> CheckLine:
-    found = first_bad(raw)
-    if not found:
-        return CheckLine("values", "no NaN, nothing infinite")
-    parts = [f"'{key}' in {len(rows)} rows, first {rows[0]}" for key, rows in found.items()]
-    return CheckLine("values", "NaN or infinite: " + "; ".join(parts), bad=True)
+    parts = [
+        f"NaN or infinite: '{key}' in {len(rows)} rows, first {rows[0]}"
+        for key, rows in first_bad(raw).items()
+    ]
+    parts += [f"far from all others: {described(key, outlier)}" for key, outlier in outliers(raw).items()]
+    if not parts:
+        return CheckLine("values", "no NaN, nothing infinite, nothing far from all others")
+    return CheckLine("values", "; ".join(parts), bad=True)
 
 
 def _continuity(raw: Raw, guessed: bool) -> list[CheckLine]:
     """Whether each next observation is the following one inside an episode, and is not where an episode ends."""
     following = raw.arrays.get("next_observations")
     if following is None:
-        notes = assemble(raw).notes
-        return [CheckLine("jumps", f"next observations: {notes['next_observations']}")]
+        return _linked(raw)
     obs, terminated = raw.arrays["observations"], raw.arrays["terminals"]
-    ends = ends_of(terminated, raw.arrays["timeouts"])[:-1]
-    scale = obs.std(0) + 1e-6
+    ends = ends_of(raw, raw.arrays["timeouts"])[:-1]
+    scale = obs.std(0, dtype=np.float64) + 1e-6
     differs = (np.abs(following[:-1] - obs[1:]) > JUMP * scale).any(1)
     jumps = differs & ~ends
     inside = int((~ends).sum())
@@ -115,7 +136,9 @@ def _continuity(raw: Raw, guessed: bool) -> list[CheckLine]:
         text += f", first row {int(np.flatnonzero(jumps)[0])}"
     # an episode cut by guess is no jump in the data
     findings = [CheckLine("jumps", text, bad=bool(jumps.any()))]
-    real = terminated[:-1] if guessed else ends
+    real = terminated[:-1] & ends if guessed else ends
+    # where the next episode begins with this row's own observation, nothing can be told
+    real &= (np.abs(obs[:-1] - obs[1:]) > JUMP * scale).any(1)
     shifted = int((real & ~differs).sum())
     if real.any():
         text = f"{shifted} of {int(real.sum())} ends have the next episode's first observation as their next"
@@ -123,6 +146,23 @@ def _continuity(raw: Raw, guessed: bool) -> list[CheckLine]:
         if bad:
             text += ": next observations were shifted across episodes. Fetch or record the data again"
         findings.append(CheckLine("teleports", text, bad=bad))
+    return findings
+
+
+def _linked(raw: Raw) -> list[CheckLine]:
+    """What a file without next observations loses, and whether that is all there is to learn from."""
+    rows = assemble(raw)
+    findings = [CheckLine("jumps", f"next observations: {rows.notes['next_observations']}")]
+    paid = int((raw.arrays["rewards"] > 0).sum())
+    for who, left in (
+        ("nobody", rows.reward),
+        ("no model of next observations", rows.reward[rows.next_known]),
+    ):
+        if paid and not (left > 0).any():
+            text = (
+                f"{paid} are positive, and {who} sees one: they lie in rows whose next observation is unknown"
+            )
+            return [*findings, CheckLine("rewards", text, bad=True)]
     return findings
 
 

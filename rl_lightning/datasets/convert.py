@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from rl_lightning.datasets.actions import SLACK, rescaled
 from rl_lightning.datasets.episodes import drop_bad, timeouts_of
 from rl_lightning.datasets.foreign import read_any
 from rl_lightning.datasets.formats import write_file
 from rl_lightning.datasets.load import checked, read_source
+from rl_lightning.datasets.outliers import check_outliers
 from rl_lightning.datasets.places import locate
 from rl_lightning.datasets.raw import Raw, check_finite
 from rl_lightning.errors import DataError
@@ -18,7 +21,7 @@ from rl_lightning.errors import DataError
 def convert(
     name: str,
     target: Path,
-    bounds: tuple[float, float] | None = None,
+    bounds: tuple[Any, Any] | None = None,
     leave_out_bad: bool = False,
     env_id: str | None = None,
     max_episode_steps: int | None = None,
@@ -28,8 +31,9 @@ def convert(
     Args:
         name: Name or path of what is read.
         target: An .hdf5 or .npz file that is not there yet.
-        bounds: Lowest and highest action, mapped onto [-1, 1].
-        leave_out_bad: Without rows that have NaN or infinite numbers.
+        bounds: Lowest and highest action, one for all dimensions or one each, mapped onto [-1, 1]; null: those of
+            `env_id` where actions lie outside [-1, 1].
+        leave_out_bad: Without rows that have NaN or infinite numbers, or one far from all others.
         env_id: The env it was recorded in, for the metadata.
         max_episode_steps: Time limit of a file that does not say where episodes were cut.
     """
@@ -43,6 +47,9 @@ def convert(
     if leave_out_bad:
         raw, dropped = drop_bad(raw)
     check_finite(raw)
+    check_outliers(raw)
+    if bounds is None and env_id and needs_bounds(raw):
+        bounds = env_bounds(raw, env_id)
     if bounds is not None:
         raw = rescaled(raw, *bounds)
     metadata = {**raw.metadata, "converted_from": source.path.name}
@@ -63,20 +70,23 @@ def with_limit(raw: Raw, steps: int | None) -> Raw:
     return raw._replace(arrays={**raw.arrays, "timeouts": timeouts_of(raw)[0]})
 
 
-def rescaled(raw: Raw, low: float, high: float) -> Raw:
-    """Continuous actions from [low, high] to [-1, 1]."""
-    actions = raw.arrays["actions"]
-    if actions.dtype.kind != "f":
-        raise DataError(f"{raw.where}: its actions are whole numbers; bounds are for continuous ones")
-    if not low < high:
-        raise DataError(f"--action_low {low:g} must be less than --action_high {high:g}")
-    mapped = (actions - low) / (high - low) * 2 - 1
-    if np.abs(mapped).max() > 1.01:
+def env_bounds(raw: Raw, env_id: str) -> tuple[Any, Any]:
+    """The bounds that an env has for its actions; raises where those are not of the file's actions."""
+    from rl_lightning.envs.make import EnvConfig, probe_spec
+
+    spec, width = probe_spec(EnvConfig(id=env_id)), raw.arrays["actions"].shape[1]
+    if len(spec.action_low) != width:
         raise DataError(
-            f"{raw.where}: 'actions' lie between {actions.min():.4g} and {actions.max():.4g}, "
-            f"beyond {low:g} to {high:g}"
+            f"{raw.where}: has {width} actions, {env_id} has {len(spec.action_low)} continuous ones"
         )
-    width = actions.shape[1]
-    bounds = {"action_low": [float(low)] * width, "action_high": [float(high)] * width}
-    arrays = {**raw.arrays, "actions": mapped.clip(-1, 1).astype(np.float32)}
-    return raw._replace(arrays=arrays, metadata=raw.metadata | bounds)
+    if not np.isfinite([*spec.action_low, *spec.action_high]).all():
+        raise DataError(
+            f"{env_id} has no bounds of actions; give --action_low and --action_high, one per dimension"
+        )
+    return spec.action_low, spec.action_high
+
+
+def needs_bounds(raw: Raw) -> bool:
+    """Whether continuous actions lie outside [-1, 1], so that they must be in the env's own units."""
+    actions = raw.arrays["actions"]
+    return actions.dtype.kind == "f" and float(np.abs(actions).max()) > 1 + SLACK

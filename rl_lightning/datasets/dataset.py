@@ -21,7 +21,7 @@ class Dataset(NamedTuple):
     obs: Tensor  # [N, O] float32
     action: Tensor  # [N, A] float32 in [-1, 1]; int64 [N] or [N, K] where actions are discrete
     reward: Tensor  # [N]
-    next_obs: Tensor  # [N, O], the true one also where an episode ends
+    next_obs: Tensor  # [N, O], the true one also where an episode ends, unless next_known says otherwise
     terminated: Tensor  # [N] bool
     truncated: Tensor  # [N] bool, also where a recording broke off
     episode: Tensor  # [N] int64, 0, 0, 0, 1, 1, ...
@@ -31,6 +31,7 @@ class Dataset(NamedTuple):
     recording: (
         Tensor  # [N] int64: the episode itself, or that which it was part of before rows were taken out
     )
+    next_known: Tensor  # [N] bool; False: a terminal row whose next observation is not in the file
 
     @property
     def rows(self) -> int:
@@ -52,6 +53,13 @@ class Dataset(NamedTuple):
 
     def lengths(self) -> Tensor:
         return torch.bincount(self.episode, minlength=self.episodes)
+
+    def with_next(self) -> Dataset:
+        """Without the rows whose next observation is not in the file."""
+        columns: dict[str, Any] = {
+            name: part[self.next_known] for name, part in self._asdict().items() if isinstance(part, Tensor)
+        }
+        return self._replace(**columns)
 
     def first(self, episodes: int) -> Dataset:
         """The first episodes that were recorded, all of them where there are no more."""

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rl_lightning.datasets.goals import goes_on
+from rl_lightning.datasets.outliers import outliers
 from rl_lightning.datasets.raw import Array, Raw, first_bad
 from rl_lightning.errors import DataError
 
@@ -25,12 +27,14 @@ class EpisodeRows(NamedTuple):
     terminated: Array
     truncated: Array
     episode: Array
+    next_known: Array  # False where nobody knows what followed a terminal row
+    kept: Array | None  # rows of the file that are left; None: all
     notes: dict[str, Any]  # what had to be done to the file
 
 
-def ends_of(terminated: Array, truncated: Array) -> Array:
-    """Where episodes end; the last row always does."""
-    ends = terminated | truncated
+def ends_of(raw: Raw, truncated: Array) -> Array:
+    """Where episodes end; the last row always does, and a goal that the recording goes on behind does not."""
+    ends = truncated.copy() if goes_on(raw) else raw.arrays["terminals"] | truncated
     ends[-1] = True
     return ends
 
@@ -70,54 +74,57 @@ def timeouts_of(raw: Raw, guess: bool = False) -> tuple[Array, dict[str, Any]]:
         raise DataError(
             f"{raw.where}: 'metadata/max_episode_steps' is {steps!r}; it must be a positive number"
         )
-    return cut_every(raw.arrays["terminals"], steps), {
+    terminated = raw.arrays["terminals"]
+    return cut_every(np.zeros_like(terminated) if goes_on(raw) else terminated, steps), {
         "timeouts": f"none in the file: episodes are cut every {steps} steps"
     }
 
 
-def assemble(raw: Raw, keep_terminals: bool = False) -> EpisodeRows:
-    """The rows of checked arrays.
+def assemble(raw: Raw) -> EpisodeRows:
+    """The rows of checked arrays. Terminal rows always stay: nobody looks behind a terminal.
 
-    Args:
-        raw: Arrays that went through check_arrays.
-        keep_terminals: Of a file without next observations, keep terminal rows with their own observation as the next:
-            right where values are learned (nobody looks behind a terminal), wrong where dynamics are.
+    Without next observations the next one is the following row's. Behind an end that is another episode's, so a row at
+    a time limit is dropped, and a terminal row has its own observation in that place and is marked.
     """
     arrays = raw.arrays
     obs, terminated = arrays["observations"], arrays["terminals"]
-    truncated, notes = timeouts_of(raw)
-    ends = ends_of(terminated, truncated)
-    if not (terminated[-1] or truncated[-1]):
+    limits, notes = timeouts_of(raw)
+    ends = ends_of(raw, limits)
+    final = terminated & ends  # the terminals that end an episode
+    if goes_on(raw):
+        notes["terminals"] = "goals that the recording goes on behind: they end no episode"
+        final = np.zeros_like(terminated)
+    episode, cut = number(ends), ends & ~terminated  # a recording that breaks off is a cut
+    if not (limits[-1] or final[-1]):
         notes["last_episode"] = "unfinished"
-    truncated = truncated | (ends & ~terminated)  # a recording that breaks off is a cut
-    fields = [obs, arrays["actions"], arrays["rewards"]]
     following = arrays.get("next_observations")
-    episode = number(ends)
-    if following is not None:
-        return EpisodeRows._make((*fields, following, terminated, truncated, episode, notes))
-    # Without next observations the last step of an episode leads nowhere: what follows it is another episode.
-    following = np.empty_like(obs)
-    following[:-1] = obs[1:]
-    keep = ~ends
-    if keep_terminals:
-        following[terminated] = obs[terminated]
-        keep |= terminated
-    kept = np.flatnonzero(keep)
+    if following is None:
+        return _linked(raw, ends, final & ~limits, episode, notes)
+    known = np.ones(len(obs), bool)
+    fields = (obs, arrays["actions"], arrays["rewards"], following, terminated, limits | cut, episode)
+    return EpisodeRows._make((*fields, known, None, notes))
+
+
+def _linked(raw: Raw, ends: Array, unknown: Array, episode: Array, notes: dict[str, Any]) -> EpisodeRows:
+    """The rows of a file without next observations, each with the following row's; `unknown` ones have none."""
+    obs, terminated = raw.arrays["observations"], raw.arrays["terminals"]
+    kept = np.flatnonzero(~ends | unknown)
     if not len(kept):
         raise DataError(
             f"{raw.where}: no 'next_observations', and no episode has two steps: no transition is left"
         )
-    lost = ends & ~keep
+    following = np.concatenate([obs[1:], obs[-1:]])
+    following[unknown] = obs[unknown]
     notes["next_observations"] = (
-        f"none in the file: taken from the following row; {int(lost.sum())} rows at ends were dropped, "
-        f"{int((lost & terminated).sum())} of them terminals"
+        f"none in the file: taken from the following row; {len(obs) - len(kept)} rows at time limits were dropped, "
+        f"{int(unknown.sum())} terminal rows have no next one"
     )
-    fields = [field[kept] for field in (*fields, following, terminated, truncated)]
+    columns = (obs, raw.arrays["actions"], raw.arrays["rewards"], following, terminated)
+    fields = [column[kept] for column in columns]
     _, episode = np.unique(episode[kept], return_inverse=True)
     episode = episode.reshape(-1).astype(np.int64)
     last = np.append(np.diff(episode) > 0, True)
-    fields[5] = last & ~fields[4]
-    return EpisodeRows._make((*fields, episode, notes))
+    return EpisodeRows._make((*fields, last & ~fields[4], episode, ~unknown[kept], kept, notes))
 
 
 def without(raw: Raw, bad: Array) -> Raw:
@@ -128,11 +135,11 @@ def without(raw: Raw, bad: Array) -> Raw:
     if bad.all():
         raise DataError(f"{raw.where}: no row is left")
     truncated, _ = timeouts_of(raw)
-    whole = number(ends_of(raw.arrays["terminals"], truncated))
-    infos = {RECORDED: whole, **raw.infos}
+    ends = ends_of(raw, truncated)
+    infos = {RECORDED: number(ends), **raw.infos}
     truncated = truncated.copy()
     before = np.flatnonzero(bad[1:] & ~bad[:-1])
-    truncated[before] |= ~raw.arrays["terminals"][before]
+    truncated[before] |= ~ends[before]
     arrays = {**raw.arrays, "timeouts": truncated}
     keep = ~bad
     return raw._replace(
@@ -142,11 +149,11 @@ def without(raw: Raw, bad: Array) -> Raw:
 
 
 def drop_bad(raw: Raw) -> tuple[Raw, int]:
-    """Without rows that have numbers that are not finite; how many those were."""
-    found = first_bad(raw)
+    """Without rows that have numbers that are not finite, or far from all others; how many those were."""
+    found = [*first_bad(raw).values(), *(outlier.rows for outlier in outliers(raw).values())]
     if not found:
         return raw, 0
     bad = np.zeros(len(raw.arrays["rewards"]), bool)
-    for rows in found.values():
+    for rows in found:
         bad[rows] = True
     return without(raw, bad), int(bad.sum())

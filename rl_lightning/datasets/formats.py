@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rl_lightning.datasets.hdf5 import decode, encode, read_hdf5, write_hdf5
+from rl_lightning.datasets.hdf5 import MOST_NUMBERS, decode, encode, read_hdf5, write_hdf5
+from rl_lightning.datasets.npz import read_npz
 from rl_lightning.datasets.places import CONVERTIBLE, READABLE
-from rl_lightning.datasets.raw import Raw, canonical, check_keys
+from rl_lightning.datasets.raw import Raw, candidates, check_keys, said_of, the_one
+from rl_lightning.datasets.tensors import read_pt
 from rl_lightning.errors import DataError
 
 
@@ -22,9 +22,9 @@ def read_file(path: Path) -> Raw:
     if suffix in (".hdf5", ".h5"):
         return read_hdf5(path)
     if suffix == ".npz":
-        return sort_out(str(path), _read_npz(path))
+        return sort_out(str(path), read_npz(path))
     if suffix == ".pt":
-        return sort_out(str(path), _read_pt(path))
+        return sort_out(str(path), read_pt(path))
     if suffix in CONVERTIBLE:
         what = "a pickle can run code" if suffix != ".json" else "JSON is slow and loses types"
         new = path.with_suffix(".hdf5")
@@ -62,70 +62,19 @@ def sort_out(where: str, found: dict[str, Any]) -> Raw:
     metadata = (
         dict(found.pop("metadata", None) or {}) if isinstance(found.get("metadata"), dict | None) else {}
     )
-    arrays: dict[str, np.ndarray] = {}
+    check_keys(where, found)
+    names = candidates(found)
+    arrays = {name: the_one(where, name, keys, lambda key: found[key]) for name, keys in names.items()}
     infos: dict[str, np.ndarray] = {}
     for key, value in found.items():
-        name = canonical(key)
-        if name is not None:
-            arrays[name] = value
-        elif key.startswith("infos/"):
+        if key.startswith("infos/"):
             infos[key.removeprefix("infos/")] = value
-        elif key.startswith("metadata/"):
+        elif key.startswith("metadata/") and np.size(value) <= MOST_NUMBERS:
             metadata[key.removeprefix("metadata/")] = _plain(value)
-    check_keys(where, found)
-    return Raw(where, arrays, infos, metadata)
+    return Raw(where, arrays, infos, metadata | said_of(names))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     return decode(value) if isinstance(value, bytes | str) else value
-
-
-def _read_npz(path: Path) -> dict[str, Any]:
-    key = ""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise DataError(f"{path}: holds one array without a name; a data set needs several")
-            found = {}
-            for key in file.files:
-                found[key] = file[key]
-            return found
-    except ValueError as error:
-        if "allow_pickle" in str(error) or "Object arrays" in str(error):
-            what = f"'{key}' holds pickled Python objects" if key else "it is a pickle"
-            raise DataError(
-                f"{path}: {what}; it is not read, since a pickle can run code.\nWrite it anew with plain arrays"
-            ) from None
-        raise _damaged(path, error) from None
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError) as error:
-        raise _damaged(path, error) from None
-
-
-def _read_pt(path: Path) -> dict[str, Any]:
-    import torch  # takes a second, which commands that only look do not have
-
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged or hostile file can raise nearly anything
-        if "weights_only" in str(error) or "Weights only" in str(error):
-            raise DataError(
-                f"{path}: holds more than tensors and plain values; it is not read, since that can run code"
-            ) from None
-        raise _damaged(path, error) from None
-    if not isinstance(found, dict):
-        raise DataError(f"{path}: holds a {type(found).__name__}; a dictionary of tensors is needed")
-    plain = {}
-    for key, value in found.items():
-        if isinstance(value, torch.Tensor):
-            value = (value.float() if value.dtype == torch.bfloat16 else value).detach().numpy()
-        plain[str(key)] = np.asarray(value) if isinstance(value, list | tuple) else value
-    return plain
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0][:140]
-    return DataError(
-        f"{path}: damaged, cut short or no {path.suffix} file ({reason}). Copy or write it again"
-    )

@@ -11,9 +11,9 @@ from typing import Any
 
 import h5py
 import numpy as np
-import psutil
 
-from rl_lightning.datasets.raw import Array, Raw, canonical, check_keys
+from rl_lightning.datasets.budget import check_budget
+from rl_lightning.datasets.raw import Array, Raw, candidates, check_keys, said_of, the_one
 from rl_lightning.errors import DataError
 
 JSON = "json:"  # how a value starts that is neither a number, a text nor an array of numbers
@@ -36,19 +36,41 @@ def opened(path: Path) -> Iterator[h5py.File]:
 def read_hdf5(path: Path) -> Raw:
     with opened(path) as file:
         members = _members(file, path)
-        arrays: dict[str, Array] = {}
-        for key, member in members.items():
-            name = canonical(key)
-            if name is not None:
-                arrays[name] = _read(member, path)
-        rows = len(next(iter(arrays.values()))) if arrays else 0
-        infos = {}
-        for key, member in _members(file.get("infos"), path, "infos/").items():
-            if member.dtype.kind in "biuf" and member.shape[:1] == (rows,):
-                infos[key] = _read(member, path)
-        metadata = _metadata(file, path)
         check_keys(str(path), members)
+        names = candidates(members)
+        rows = next((members[key].shape or (0,))[0] for keys in names.values() for key in keys)
+        beside = _infos(file, path, rows)
+        _check_size(path, [*(members[key] for keys in names.values() for key in keys), *beside.values()])
+        arrays = {
+            name: the_one(str(path), name, keys, lambda key: _read(members[key], path))
+            for name, keys in names.items()
+        }
+        infos = {key: _read(member, path) for key, member in beside.items()}
+        metadata = _metadata(file, path) | said_of(names)
     return Raw(str(path), arrays, infos, metadata)
+
+
+def _infos(file: h5py.File, path: Path, rows: int) -> dict[str, h5py.Dataset]:
+    """Arrays below infos/ with one row per step; anything else there is nothing of ours."""
+    found = _members(file.get("infos"), path, "infos/")
+    return {
+        key: member
+        for key, member in found.items()
+        if member.dtype.kind in "biuf" and member.shape is not None and member.shape[:1] == (rows,)
+    }
+
+
+def _check_size(path: Path, members: list[h5py.Dataset]) -> None:
+    check_budget(path, {member.name.lstrip("/"): _size(member) for member in members})
+
+
+def _size(member: h5py.Dataset) -> int:
+    """Bytes once it is read: float64 becomes float32."""
+    return int(member.size or 0) * (4 if _narrowed(member) else int(member.dtype.itemsize))
+
+
+def _narrowed(member: h5py.Dataset) -> bool:
+    return bool(member.dtype.kind == "f" and member.dtype.itemsize > 4 and member.shape)
 
 
 def peek_hdf5(path: Path) -> tuple[dict[str, tuple[tuple[int, ...], np.dtype[Any]]], dict[str, Any]]:
@@ -56,16 +78,22 @@ def peek_hdf5(path: Path) -> tuple[dict[str, tuple[tuple[int, ...], np.dtype[Any
     with opened(path) as file:
         members = _members(file, path)
         check_keys(str(path), members)
-        names = {canonical(key): member for key, member in members.items()}
-        shapes = {key: (member.shape, member.dtype) for key, member in names.items() if key is not None}
+        names = {name: members[keys[0]] for name, keys in candidates(members).items()}
+        shapes = {key: (member.shape or (), member.dtype) for key, member in names.items()}
         return shapes, _metadata(file, path)
 
 
 def read_columns(path: Path, keys: tuple[str, ...]) -> dict[str, Array]:
     """Some of the arrays only."""
     with opened(path) as file:
-        names = {canonical(key): member for key, member in _members(file, path).items()}
-        return {key: _read(names[key], path) for key in keys if key in names}
+        members = _members(file, path)
+        names = candidates(members)
+        _check_size(path, [members[each] for key in keys for each in names.get(key, [])])
+        return {
+            key: the_one(str(path), key, names[key], lambda each: _read(members[each], path))
+            for key in keys
+            if key in names
+        }
 
 
 def _members(group: Any, path: Path, prefix: str = "") -> dict[str, h5py.Dataset]:
@@ -91,12 +119,10 @@ def _read(member: h5py.Dataset, path: Path) -> Array:
         raise DataError(
             f"{path}: '{key}' holds objects, not plain numbers; it is not read. Write it anew from its source"
         )
-    if member.nbytes > psutil.virtual_memory().available:
-        raise DataError(
-            f"{path}: '{key}' says it has {member.nbytes / 2**30:.0f} GB, more than fits in memory"
-        )
-    # float64 rows (D4RL's v2 infos) and float16 become float32 while they are read
-    if member.dtype.kind == "f" and member.dtype.itemsize > 4 and member.shape:
+    if member.shape is None:
+        raise DataError(f"{path}: '{key}' is an empty entry without rows. Fetch or write the file again")
+    # float64 rows (D4RL's v2 infos) become float32 while they are read
+    if _narrowed(member):
         out = np.empty(member.shape, np.float32)
         if out.size:
             member.read_direct(out)

@@ -10,43 +10,50 @@ from typing import Any
 import numpy as np
 import torch
 
+from rl_lightning.datasets.actions import bounds_of, settle_actions, sizes_of
 from rl_lightning.datasets.dataset import Dataset
 from rl_lightning.datasets.episodes import RECORDED, EpisodeRows, assemble
 from rl_lightning.datasets.formats import read_file
 from rl_lightning.datasets.hdf5 import peek_hdf5
 from rl_lightning.datasets.minari_reader import minari_digest, minari_folder, read_metadata, read_minari
+from rl_lightning.datasets.outliers import check_outliers
 from rl_lightning.datasets.places import Source, locate
-from rl_lightning.datasets.raw import Raw, check_arrays, check_finite, convert_line
+from rl_lightning.datasets.raw import Raw, check_arrays, check_finite
 from rl_lightning.datasets.references import Reference, d4rl_env, d4rl_reference, local_reference
 from rl_lightning.errors import DataError
 from rl_lightning.types import EnvSpec
 
-SLACK = 1e-3  # how far beyond [-1, 1] an action may lie: rounding, not another scale
 
-
-def load_dataset(name: str, keep_terminals: bool = False) -> Dataset:
+def load_dataset(name: str) -> Dataset:
     """Reads a data set.
 
     Args:
         name: `d4rl/...`, `minari/...`, `local/...`, or the path of an .hdf5, .npz or .pt file.
-        keep_terminals: Of a file without next observations, keep terminal rows (see episodes.assemble).
     """
+    return load_raw(name)[1]
+
+
+def load_raw(name: str) -> tuple[Raw, Dataset]:
+    """The same, and the file's rows as they are: those that lead nowhere are part of an episode's return."""
     source = locate(name)
     with ThreadPoolExecutor(1) as aside:  # hashing leaves the interpreter to the reader
         digest = aside.submit(sha256_of, source)
         raw = checked(source, read_source(source))
         check_finite(raw)
-        raw = settle_actions(raw, source)
-        rows = assemble(raw, keep_terminals)
+        check_outliers(raw)
+        raw = settle_actions(raw, clipped=source.kind == "d4rl")  # whose envs clip
+        rows = assemble(raw)
         about = raw.metadata | {f"read/{key}": note for key, note in rows.notes.items()}
-        tensors = [torch.from_numpy(array) for array in rows[:-1]]
-        known = (about, reference_of(source, raw.metadata), digest.result())
-        return Dataset._make((name, spec_of(raw), *tensors, *known, recording_of(raw, rows)))
+        *tensors, next_known = (torch.from_numpy(array) for array in rows[:8])
+        known = (about, reference_of(source, raw.metadata), digest.result(), recording_of(raw, rows))
+        return raw, Dataset._make((name, spec_of(raw), *tensors, *known, next_known))
 
 
 def recording_of(raw: Raw, rows: EpisodeRows) -> torch.Tensor:
     """Which rows were recorded in one episode: they are held out together, or not at all."""
     known = raw.infos.get(RECORDED)
+    if known is not None and rows.kept is not None and len(known) == len(raw.arrays["rewards"]):
+        known = known[rows.kept]
     if known is None or known.shape != rows.episode.shape or known.dtype.kind not in "iu":
         return torch.from_numpy(rows.episode)
     return torch.from_numpy(known.astype(np.int64))
@@ -97,24 +104,6 @@ def described(source: Source, metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def settle_actions(raw: Raw, source: Source) -> Raw:
-    """Continuous actions must lie in [-1, 1]; D4RL's envs clip what does not, so its files are clipped, too."""
-    actions = raw.arrays["actions"]
-    if actions.dtype.kind != "f":
-        return raw
-    low, high = float(actions.min()), float(actions.max())
-    if low >= -1 and high <= 1:
-        return raw
-    if source.kind != "d4rl" and max(-low, high) > 1 + SLACK:
-        raise DataError(
-            f"{raw.where}: 'actions' lie between {low:.4g} and {high:.4g}, not in [-1, 1]. Give their bounds:\n"
-            f"{convert_line(raw.where)} --action_low {low:.4g} --action_high {high:.4g}"
-        )
-    outside = int(((actions < -1) | (actions > 1)).any(1).sum())
-    metadata = raw.metadata | {"read/actions": f"{outside} rows clipped to [-1, 1]"}
-    return raw._replace(arrays={**raw.arrays, "actions": actions.clip(-1, 1)}, metadata=metadata)
-
-
 def spec_of(raw: Raw) -> EnvSpec:
     actions, about = raw.arrays["actions"], raw.metadata
     steps = about.get("max_episode_steps")
@@ -125,29 +114,10 @@ def spec_of(raw: Raw) -> EnvSpec:
         max_episode_steps=steps if isinstance(steps, int) and steps > 0 else None,
     )
     if actions.dtype.kind == "f":
-        width = actions.shape[1]
-        low, high = (
-            _bounds(raw, key, width, sign) for key, sign in (("action_low", -1.0), ("action_high", 1.0))
-        )
+        low, high = bounds_of(raw, actions.shape[1])
         return spec._replace(action_low=low, action_high=high)
     kind = "discrete" if actions.ndim == 1 else "multi_discrete"
-    seen = np.atleast_1d(actions.max(0) + 1)
-    sizes = tuple(int(n) for n in np.atleast_1d(about.get("action_sizes", seen)))
-    if len(sizes) != len(seen) or any(have > most for have, most in zip(seen, sizes, strict=True)):
-        raise DataError(
-            f"{raw.where}: 'actions' go up to {int(seen.max()) - 1}, its metadata allows {sizes} actions"
-        )
-    return spec._replace(action_kind=kind, action_sizes=sizes)
-
-
-def _bounds(raw: Raw, key: str, width: int, default: float) -> tuple[float, ...]:
-    given = raw.metadata.get(key)
-    if given is None:
-        return (default,) * width
-    found = tuple(float(each) for each in np.atleast_1d(given))
-    if len(found) != width:
-        raise DataError(f"{raw.where}: 'metadata/{key}' has {len(found)} numbers for {width} actions")
-    return found
+    return spec._replace(action_kind=kind, action_sizes=sizes_of(raw))
 
 
 def reference_of(source: Source, metadata: dict[str, Any]) -> Reference | None:

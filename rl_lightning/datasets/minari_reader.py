@@ -7,10 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
+from rl_lightning.datasets.budget import check_budget
+from rl_lightning.datasets.hdf5 import opened
 from rl_lightning.datasets.raw import Array, Raw
 from rl_lightning.errors import DataError
+from rl_lightning.extras import pip_line
 
 
 def minari_folder(dataset_id: str) -> Path:
@@ -19,7 +23,7 @@ def minari_folder(dataset_id: str) -> Path:
         from minari.storage.datasets_root_dir import get_dataset_path
     except ImportError:
         raise DataError(
-            f"minari/{dataset_id}: Minari is not installed. Install it with: pip install 'rl-lightning[minari]'"
+            f"minari/{dataset_id}: Minari is not installed. Install it with: {pip_line('minari')}"
         ) from None
     folder = Path(get_dataset_path(dataset_id)) / "data"
     if not (folder / "metadata.json").is_file():
@@ -74,6 +78,7 @@ def _opened(dataset_id: str, folder: Path) -> tuple[Any, Any, Any]:
 def read_minari(dataset_id: str) -> Raw:
     folder = minari_folder(dataset_id)
     metadata = read_metadata(folder)
+    check_budget(f"minari/{dataset_id}", {path.name: _unpacked(path) for path in folder.iterdir()})
     _, action_space, storage = _opened(dataset_id, folder)
     parts: dict[str, list[Array]] = {key: [] for key in (
         "observations", "actions", "rewards", "next_observations", "terminals", "timeouts")}  # fmt: skip
@@ -100,6 +105,20 @@ def read_minari(dataset_id: str) -> Raw:
     arrays = {key: np.concatenate(found) for key, found in parts.items()}
     arrays["actions"], bounds = rescale(arrays["actions"], action_space, where)
     return Raw(where, arrays, {}, metadata | bounds)
+
+
+def _unpacked(path: Path) -> int:
+    """Bytes that a file of the storage takes once it is read; of an HDF5 file by what its arrays declare."""
+    if path.suffix != ".hdf5":
+        return sum(each.stat().st_size for each in (path, *path.rglob("*")) if each.is_file())
+    sizes = []
+
+    def add(name: str, member: Any) -> None:
+        sizes.append(int(member.nbytes) if isinstance(member, h5py.Dataset) else 0)
+
+    with opened(path) as file:
+        file.visititems(add)
+    return sum(sizes)
 
 
 def rescale(actions: Array, space: Any, where: str) -> tuple[Array, dict[str, Any]]:

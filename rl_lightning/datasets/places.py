@@ -90,6 +90,10 @@ def locate(name: str, missing_ok: bool = False) -> Source:
             raise DataError(f"'{name}' is no name of a data set; see them with: rl data list")
         return {"d4rl": _d4rl, "local": _local, "minari": _minari}[kind](name, rest, missing_ok)
     path = Path(name).expanduser()
+    if path.is_dir():
+        raise DataError(
+            f"{name}: is a folder; a data set is one file ({', '.join(READABLE)}) or a name from rl data list"
+        )
     if path.suffix.lower() in (*READABLE, *CONVERTIBLE) or path.is_file():
         if not path.is_file() and not missing_ok:
             raise DataError(f"{name}: no such file")

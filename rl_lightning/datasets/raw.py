@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,8 @@ ALIASES = {
     "timeout": "timeouts",
     "truncations": "timeouts",
 }
+DONES = ("dones", "done")  # stand for terminals where nothing else does: they may count time limits, too
+FROM_DONES = "read/dones"  # in metadata: that they did
 
 
 class Raw(NamedTuple):
@@ -47,6 +50,48 @@ def canonical(key: str) -> str | None:
     return key if key in (*NEEDED, *OPTIONAL) else None
 
 
+def wanted(key: str) -> bool:
+    """Whether a data set can have a use for an array of this name."""
+    return canonical(key) is not None or key in DONES or key.startswith(("infos/", "metadata/"))
+
+
+def candidates(found: Iterable[str]) -> dict[str, list[str]]:
+    """For each array that we know: what a file holds that may be it. D4RL's own name leaves out all others."""
+    keys = list(found)
+    names: dict[str, list[str]] = {}
+    for key in keys:
+        name = canonical(key)
+        if name is not None:
+            names.setdefault(name, []).append(key)
+    names = {name: [name] if name in fitting else fitting for name, fitting in names.items()}
+    dones = [key for key in keys if key in DONES]
+    return names if "terminals" in names or not dones else names | {"terminals": dones}
+
+
+def the_one(where: str, name: str, keys: list[str], read: Callable[[str], Any]) -> Any:
+    """The array `name` of a file that holds it under one or more names; raises if those differ."""
+    first, *others = keys
+    value = read(first)
+    for other in others:
+        if not _same(value, read(other)):
+            raise DataError(
+                f"{where}: both '{first}' and '{other}' may be '{name}', and they differ.\n"
+                f"Name the right one '{name}', or leave the other out"
+            )
+    return value
+
+
+def _same(value: Any, other: Any) -> bool:
+    one, two = np.asarray(value), np.asarray(other)
+    return np.array_equal(one, two, equal_nan=one.dtype.kind == "f" == two.dtype.kind)
+
+
+def said_of(names: dict[str, list[str]]) -> dict[str, str]:
+    """What the metadata say of arrays that were read from a name that may mean something else."""
+    key = names.get("terminals", [""])[0]
+    return {FROM_DONES: f"terminals are the file's '{key}'"} if key in DONES else {}
+
+
 def convert_line(where: str) -> str:
     stem = where.rpartition(".")[0] or where
     return f"rl data convert {where} {stem}-new.hdf5"
@@ -54,7 +99,7 @@ def convert_line(where: str) -> str:
 
 def check_keys(where: str, found: dict[str, Any]) -> None:
     """Raises if a needed array is missing; `found` is what the file holds, by its own names."""
-    have = {canonical(key) for key in found}
+    have = candidates(found)
     missing = [key for key in NEEDED if key not in have]
     if missing:
         there = ", ".join(sorted(found)[:12]) or "nothing"
@@ -81,6 +126,8 @@ def check_arrays(raw: Raw) -> Raw:
     for key in ("terminals", "timeouts"):
         if key in arrays:
             arrays[key] = _flags(where, key, arrays[key])
+    if FROM_DONES in raw.metadata and "timeouts" in arrays:  # an end by the time limit is no terminal
+        arrays["terminals"] = arrays["terminals"] & ~arrays["timeouts"]
     arrays["rewards"] = _float32(where, "rewards", arrays["rewards"])
     arrays["actions"] = _actions(where, arrays["actions"])
     return raw._replace(arrays=arrays)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl_lightning.datasets.episodes import ends_of, timeouts_of
+from rl_lightning.datasets.goals import goes_on
 from rl_lightning.datasets.hdf5 import peek_hdf5, read_columns
 from rl_lightning.datasets.places import D4RL_FILES, READABLE, d4rl_dir, data_dir
 from rl_lightning.datasets.raw import Array, Raw
@@ -32,14 +33,17 @@ class EpisodeTable(NamedTuple):
 def episode_table(raw: Raw) -> EpisodeTable:
     """Of arrays with rewards, terminals and perhaps timeouts."""
     terminated = np.asarray(raw.arrays["terminals"]).reshape(-1).astype(bool)
+    raw = raw._replace(arrays={**raw.arrays, "terminals": terminated})
     truncated, _ = timeouts_of(raw)
     truncated = np.asarray(truncated).reshape(-1).astype(bool)
-    last = np.flatnonzero(ends_of(terminated, truncated))
+    last = np.flatnonzero(ends_of(raw, truncated))
     starts = np.concatenate([[0], last[:-1] + 1])
     rewards = np.asarray(raw.arrays["rewards"], np.float64).reshape(-1)
-    return EpisodeTable(
-        np.add.reduceat(rewards, starts), last - starts + 1, terminated[last] | truncated[last]
-    )
+    returns = np.add.reduceat(rewards, starts)
+    finished = terminated[last] | truncated[last]
+    if goes_on(raw):  # an env would end at the first goal, and pay for it once
+        returns, finished = np.minimum(returns, 1.0), truncated[last]
+    return EpisodeTable(returns, last - starts + 1, finished)
 
 
 class Shelf(NamedTuple):

@@ -105,9 +105,11 @@ class Encoder:
 
     Args:
         known: objects that exist on both sides already, numbered first.
+        secrets: texts that are written by their name, and known by it on the other side.
     """
 
-    def __init__(self, known: list[Any]) -> None:
+    def __init__(self, known: list[Any], secrets: dict[str, str] | None = None) -> None:
+        self.secrets = secrets or {}
         self.numbers = {id(item): n for n, item in enumerate(known)}
         self.alive = list(known)  # an id is a name only as long as its object lives
         self.memory: dict[int, tuple[Any, Any]] = {}
@@ -119,7 +121,7 @@ class Encoder:
     def encode(self, value: Any) -> Node:
         kind = type(value)
         if kind in PLAIN:
-            return value
+            return self.text(value) if kind is str and self.secrets else value
         if id(value) in self.numbers:
             return {"ref": self.numbers[id(value)]}
         if kind is tuple:
@@ -134,6 +136,12 @@ class Encoder:
         if kind in CONSTANT:
             return CONSTANT[kind](self, value)
         return self.special(value)
+
+    def text(self, value: str) -> Node:
+        for name, secret in self.secrets.items():
+            if secret in value:
+                return {"secret": [name, value.split(secret)]}
+        return value
 
     def special(self, value: Any) -> Node:
         """For values of no plain kind."""
@@ -191,9 +199,11 @@ class Decoder:
 
     Args:
         known: as the Encoder's.
+        secrets: as the Encoder's.
     """
 
-    def __init__(self, known: list[Any]) -> None:
+    def __init__(self, known: list[Any], secrets: dict[str, str] | None = None) -> None:
+        self.secrets = secrets or {}
         self.objects = list(known)
 
     def add(self, item: Any) -> Any:
@@ -254,6 +264,7 @@ class Decoder:
 
 DECODERS: dict[str, Any] = {
     "ref": lambda d, b: d.objects[b],
+    "secret": lambda d, b: d.secrets[b[0]].join(b[1]),
     "dict": lambda d, b: d.pairs(d.add({}), b),
     "ordered": lambda d, b: d.pairs(d.add(OrderedDict()), b),
     "set": lambda d, b: d.grow(d.add(set()), b),

@@ -21,6 +21,7 @@ from rl_lightning.envs.vector import Envs, SerialEnvs
 from rl_lightning.envs.workers import AsyncEnvs
 from rl_lightning.envs.wrappers import FrameStack, RepeatedAction
 from rl_lightning.errors import ConfigError
+from rl_lightning.redaction import secret_texts
 from rl_lightning.types import EnvSpec
 
 __all__ = ["ALLOWED_IMPORTS", "EnvConfig", "Envs", "make_env", "make_envs", "probe_spec"]
@@ -79,8 +80,9 @@ def make_env(
         env = transform.apply(env, training)
     if config.noise is not None:
         env = config.noise.apply(env)
+    secrets = dict(secret_texts(config.kwargs))
     return EpisodeRecord(
-        env, config.id, index, config.track, config.rescale_actions, config.clip_rewards, limit
+        env, config.id, index, config.track, config.rescale_actions, config.clip_rewards, limit, secrets
     )
 
 

@@ -16,6 +16,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from rl_lightning.envs.gl import prepare_gl
 from rl_lightning.errors import ConfigError, EnvError, RLError
+from rl_lightning.extras import pip_line
 
 Env = gymnasium.Env[Any, Any]
 
@@ -38,10 +39,6 @@ SUITES = (
     Suite("robotics", _ROBOTICS, "rl_lightning.envs.robotics"),
     Suite("atari", r"ALE/|\w+(NoFrameskip|Deterministic|-ram)-v\d+$", "rl_lightning.envs.atari"),
 )
-
-
-def pip_line(extra: str) -> str:
-    return f"pip install 'rl-lightning[{extra}]'"
 
 
 def load_suite(suite: Suite, env_id: str) -> Any:

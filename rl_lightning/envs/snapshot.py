@@ -48,15 +48,19 @@ _SIMULATORS["ALEInterface"] = (save_ale, load_ale)  # type: ignore[assignment]
 KEEP = {"keep": None}
 
 
-def save_layers(layers: list[gymnasium.Env[Any, Any]]) -> dict[str, Any]:
-    """The state of an env's layers, outermost first."""
-    encoder = LayerEncoder(list(layers))
+def save_layers(
+    layers: list[gymnasium.Env[Any, Any]], secrets: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """The state of an env's layers, outermost first; secrets that it was made with stay out, by their names."""
+    encoder = LayerEncoder(list(layers), secrets)
     return {"layers": [[type(layer).__qualname__, encoder.layer(layer)] for layer in layers]}
 
 
-def load_layers(layers: list[gymnasium.Env[Any, Any]], state: dict[str, Any]) -> None:
+def load_layers(
+    layers: list[gymnasium.Env[Any, Any]], state: dict[str, Any], secrets: dict[str, str] | None = None
+) -> None:
     """Put the layers of an env that was reset once into a saved state."""
-    decoder = LayerDecoder(list(layers))
+    decoder = LayerDecoder(list(layers), secrets)
     try:
         if set(state) != {"layers"}:
             raise MismatchError(f"keys {sorted(map(str, state))} instead of 'layers'")

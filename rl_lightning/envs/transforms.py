@@ -173,8 +173,8 @@ class AtariPreset(Transform):
         gray: one grey channel instead of colours.
         clip_rewards: sign of the reward; the recorded return stays raw.
         frames: frames stacked on the first axis.
-        sticky: probability that the emulator repeats the last action; the id's own if none.
-        full_action_space: all 18 actions; the id's own if none.
+        sticky: probability that the emulator repeats the last action; 0.25 in the sticky protocol.
+        full_action_space: all 18 actions instead of those that the game knows.
     """
 
     def __init__(
@@ -187,8 +187,8 @@ class AtariPreset(Transform):
         gray: bool = True,
         clip_rewards: bool = True,
         frames: int = 4,
-        sticky: float | None = None,
-        full_action_space: bool | None = None,
+        sticky: float = 0.0,
+        full_action_space: bool = False,
     ) -> None:
         self.noop_max, self.skip, self.life_loss, self.fire_reset = noop_max, skip, life_loss, fire_reset
         self.size, self.gray, self.clip_rewards, self.frames = size, gray, clip_rewards, frames
@@ -197,13 +197,14 @@ class AtariPreset(Transform):
     def env_kwargs(self, env_id: str) -> dict[str, Any]:
         if env_id.startswith("rl/"):  # a toy on the Atari path has no emulator
             return {}
-        kwargs: dict[str, Any] = {"frameskip": 1}
+        # said in full: the ids of ALE bring sticky actions of their own
+        kwargs: dict[str, Any] = {
+            "frameskip": 1,
+            "repeat_action_probability": self.sticky,
+            "full_action_space": self.full_action_space,
+        }
         if self.gray:
             kwargs["obs_type"] = "grayscale"  # the emulator's own grey: cheaper than ours
-        if self.sticky is not None:
-            kwargs["repeat_action_probability"] = self.sticky
-        if self.full_action_space is not None:
-            kwargs["full_action_space"] = self.full_action_space
         return kwargs
 
     def apply(self, env: Env, training: bool = True) -> Env:

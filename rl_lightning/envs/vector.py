@@ -62,6 +62,15 @@ class Envs(VectorEnv[Any, Any, Any]):
         answers = self.call_each("restore", given)
         return {i: answer for i, answer in enumerate(answers) if answer is not None}
 
+    def cut_after(self, steps: int | None) -> None:
+        """Truncates every episode that goes on for so many env steps, and marks its record `cut`; null: none."""
+        self.call("cut_after", steps)
+
+    def own_limit(self) -> int | None:
+        """The time limit that the envs declare in any way."""
+        declared = self.env_spec.max_episode_steps
+        return declared if declared is not None else self.call("own_limit")[0]  # type: ignore[no-any-return]
+
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The result of one attribute or method of each env."""
         raise NotImplementedError

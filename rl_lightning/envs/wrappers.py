@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rl_lightning.envs.record import chain
 from rl_lightning.envs.spaces import ObsEncoder, is_image
 from rl_lightning.errors import ConfigError, EnvError
+from rl_lightning.extras import pip_line
 
 Env = gymnasium.Env[Any, Any]
 Array = NDArray[Any]
@@ -93,7 +94,7 @@ class ResizedFrames(ObsWrapper):
         try:
             import cv2
         except ImportError as error:
-            raise ConfigError("Resize needs OpenCV: pip install 'rl-lightning[atari]'") from error
+            raise ConfigError(f"Resize needs OpenCV: {pip_line('atari')}") from error
         self._cv2 = cv2
         # shrinking averages areas; growing repeats pixels, so that toy frames keep sharp edges
         shrinks = size[0] < self.shape[1] or size[1] < self.shape[2]

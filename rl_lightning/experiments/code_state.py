@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from rl_lightning.redaction import without_secrets
+
 FILE = "changes.diff"
 LIMIT = 1_000_000  # characters of changes.diff; what is longer is cut
 UNTRACKED = 20  # names that run.json lists
-REDACTED = "<redacted>"
 PRIVATE = (
     "*.pem", "*.key", "*.p12", "*.pfx", "*.env", ".env*", ".netrc", ".pgpass", "id_*", "*credential*", "*secret*",
 )  # fmt: skip
-
-_NAME = r"(?:api_?key|access_?key|secret|token|passw(?:or)?d|passphrase|credentials?)"
-_VALUE = r"""("[^"\n]+"|'[^'\n]+'|(?=[^\s]*\d)[\w+/=~-]{8,}(?![\w.(\[]))"""
-_NAMED = re.compile(rf"""({_NAME}\w*["']?\s*[:=]\s*){_VALUE}""", re.IGNORECASE)
-_SHAPED = re.compile(
-    r"AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|hf_\w{20,}"
-    r"|sk-[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*|\b[0-9a-f]{40}\b(?=[\"'])"
-)
-_IN_URL = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
-_KEY_BLOCK = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
-)
 
 
 def code_state(folder: Path | None = None, package: Path | None = None) -> dict[str, Any] | None:
@@ -68,13 +56,6 @@ def _write(folder: Path, text: str) -> dict[str, Any]:
     except OSError:  # a full disk is told of by what cannot do without
         return {}
     return note
-
-
-def without_secrets(text: str) -> str:
-    """Blanks what looks like a key, a token or a password, by its name or its shape."""
-    text = _KEY_BLOCK.sub(REDACTED, text)
-    text = _IN_URL.sub(rf"\1:{REDACTED}@", text)
-    return _SHAPED.sub(REDACTED, _NAMED.sub(rf"\1{REDACTED}", text))
 
 
 def _checkout(package: Path) -> Path | None:

@@ -6,14 +6,16 @@ import functools
 import importlib.util
 import os
 import platform
-import re
 import shutil
 import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-DISTRIBUTION = "rl-lightning"
+from packaging.requirements import Requirement
+
+from rl_lightning import extras as wanted
+
 MALICIOUS = {("lightning", "2.6.2"), ("lightning", "2.6.3")}
 NEVER = {
     "gym": "gymnasium replaces it",
@@ -88,10 +90,10 @@ def memory() -> tuple[float, float]:
 
 def required() -> list[Finding]:
     """Each dependency of the package itself: there, and within its bounds."""
-    own = [text for text in requirements() if "extra ==" not in text]
+    own = wanted.required()
     if not own:
-        return [Finding("bad", "rl_lightning is not installed as a package", "pip install -e .")]
-    lines = [_check(text, f"pip install {shell(text)}") for text in own]
+        return [Finding("bad", "rl_lightning is not installed as a package", f"{wanted.pip()} install -e .")]
+    lines = [_check(each, wanted.pip_install(wanted.plain(each))) for each in own]
     good = [line.text for line in lines if line.level == "ok"]
     return (
         [Finding("ok", " · ".join(good)), *(line for line in lines if line.level != "ok")] if good else lines
@@ -101,15 +103,15 @@ def required() -> list[Finding]:
 def extras() -> list[Finding]:
     """Each extra: complete, or with the line that installs it."""
     found = []
-    for extra, needs in extra_requirements().items():
-        lines = [_check(text, f"pip install '{DISTRIBUTION}[{extra}]'") for text in needs]
+    for extra, needs in wanted.extra_requirements().items():
+        lines = [_check(each, wanted.pip_line(extra)) for each in needs]
         wrong = [line for line in lines if line.level != "ok"]
         if not wrong:
             found.append(Finding("ok", f"extra {extra}: {' · '.join(line.text for line in lines)}"))
         else:
-            level = "bad" if any(version(_name(text)) for text in needs) and _outdated(needs) else "note"
+            level = "bad" if any(_outdated(each) for each in needs) else "note"
             what = "; ".join(line.text for line in wrong)
-            found.append(Finding(level, f"extra {extra}: {what}", f"pip install '{DISTRIBUTION}[{extra}]'"))
+            found.append(Finding(level, f"extra {extra}: {what}", wanted.pip_line(extra)))
     return found
 
 
@@ -122,18 +124,20 @@ def known_bad() -> list[Finding]:
             Finding(
                 "bad",
                 f"dm_control {dm_control} does not load with mujoco {mujoco}",
-                "pip install 'mujoco>=3.17,<4'",
+                wanted.pip_install("mujoco>=3.17,<4"),
             )
         )
     for package, release in MALICIOUS:
         if version(package) == release:
             text = f"{package} {release} was a malicious upload: change every secret this machine held"
-            found.append(Finding("bad", text, "pip install 'lightning>=2.6.6,<2.7'"))
+            found.append(Finding("bad", text, wanted.pip_install("lightning>=2.6.6,<2.7")))
     for package, reason in NEVER.items():
         if version(package):
             found.append(
                 Finding(
-                    "note", f"{package} {version(package)} is installed: {reason}", f"pip uninstall {package}"
+                    "note",
+                    f"{package} {version(package)} is installed: {reason}",
+                    f"{wanted.pip()} uninstall {package}",
                 )
             )
     if (mujoco or dm_control) and platform.system() == "Linux" and not has_egl():
@@ -160,66 +164,20 @@ def version(package: str) -> str | None:
         return None
 
 
-@functools.cache
-def requirements() -> tuple[str, ...]:
-    try:
-        return tuple(metadata.requires(DISTRIBUTION) or ())
-    except metadata.PackageNotFoundError:
-        return ()
-
-
-def extra_requirements() -> dict[str, list[str]]:
-    """What each extra that a user would ask for needs, from our own metadata."""
-    found: dict[str, list[str]] = {}
-    for text in requirements():
-        match = re.search(r"""extra == ["']([\w-]+)["']""", text)
-        if match and match.group(1) not in ("all", "dev"):
-            found.setdefault(match.group(1), []).append(text.split(";")[0].strip())
-    return found
-
-
-def install_line(extra: str) -> str:
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
-
-
 def installed(module: str) -> bool:
     """Whether a top-level module could be imported."""
     return importlib.util.find_spec(module) is not None
 
 
-def shell(requirement: str) -> str:
-    return "'" + requirement.split(";")[0].strip() + "'"
+def _outdated(requirement: Requirement) -> bool:
+    have = version(requirement.name)
+    return have is not None and not requirement.specifier.contains(have, prereleases=True)
 
 
-def _name(requirement: str) -> str:
-    return re.match(r"[\w.-]+", requirement).group()  # type: ignore[union-attr]
-
-
-def _outdated(needs: list[str]) -> bool:
-    return any(version(_name(text)) and not satisfies(version(_name(text)) or "", text) for text in needs)
-
-
-def _check(requirement: str, repair: str) -> Finding:
-    name = _name(requirement)
-    have = version(name)
+def _check(requirement: Requirement, repair: str) -> Finding:
+    have = version(requirement.name)
     if have is None:
-        return Finding("bad", f"{name} is missing", repair)
-    if not satisfies(have, requirement):
-        wanted = requirement.split(";")[0].strip()
-        return Finding("bad", f"{name} {have} does not fit {wanted}", repair)
-    return Finding("ok", f"{name} {have}")
-
-
-def satisfies(have: str, requirement: str) -> bool:
-    """Whether a version lies in the `>=a,<b` bounds of a requirement of ours."""
-    for operator, bound in re.findall(r"(>=|<=|==|<|>)\s*([\w.]+)", requirement.split(";")[0]):
-        a, b = _numbers(have), _numbers(bound)
-        width = max(len(a), len(b))
-        a, b = a + (0,) * (width - len(a)), b + (0,) * (width - len(b))
-        if not {">=": a >= b, "<=": a <= b, "==": a == b, "<": a < b, ">": a > b}[operator]:
-            return False
-    return True
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.match(r"\d*(?:\.\d+)*", text).group().split(".") if part)  # type: ignore[union-attr]
+        return Finding("bad", f"{requirement.name} is missing", repair)
+    if _outdated(requirement):
+        return Finding("bad", f"{requirement.name} {have} does not fit {wanted.plain(requirement)}", repair)
+    return Finding("ok", f"{requirement.name} {have}")

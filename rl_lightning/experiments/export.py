@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_lightning.errors import DataError
-from rl_lightning.experiments.stats_table import Table, from_dicts, plain, score_tables, settings_table, shown
+from rl_lightning.experiments.stats_table import (
+    Table,
+    from_dicts,
+    plain,
+    printable,
+    score_tables,
+    settings_table,
+    shown,
+)
 
 if TYPE_CHECKING:
     from rl_lightning.experiments.compare import Comparison
@@ -36,7 +44,7 @@ def export(result: Comparison, form: str) -> str:
             "settings": result.settings,
             "notes": result.notes,
         }
-        return json.dumps(plain(whole), indent=2, ensure_ascii=False) + "\n"
+        return _json(whole)
     write = to_markdown if form == "markdown" else to_latex
     tables = score_tables(result)
     tables[-1].notes += [note for note in result.notes if not any(note in table.notes for table in tables)]
@@ -51,9 +59,9 @@ def to_csv(table: Table) -> str:
 
 
 def _csv_cell(value: Any) -> str:
-    """Quoted wherever a reader might see more than text; the csv module leaves a lone carriage return bare."""
-    text = "" if value is None else repr(value) if isinstance(value, float) else str(value)
-    bare = not any(c in text for c in ',"\r\n') and text.strip() == text
+    """Quoted wherever a reader might see more than text. A terminal may show it: no control character passes."""
+    text = "" if value is None else repr(value) if isinstance(value, float) else printable(str(value))
+    bare = not any(c in text for c in ',"') and text.strip() == text
     return text if bare else '"' + text.replace('"', '""') + '"'
 
 
@@ -85,7 +93,13 @@ def _value(cell: str, is_text: bool) -> Any:
 
 def to_json(table: Table) -> str:
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    return json.dumps(plain(rows), indent=2, ensure_ascii=False) + "\n"
+    return _json(rows)
+
+
+def _json(value: Any) -> str:
+    """Letters of any language as they are; what a terminal would obey as \\uXXXX, which reads back the same."""
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False)
+    return "".join(c if c == "\n" or printable(c) == c else json.dumps(c)[1:-1] for c in text) + "\n"
 
 
 def from_json(text: str) -> Table:

@@ -60,7 +60,7 @@ class Listed:
     def status(self) -> str:
         """As recorded; a run whose process died without a word is stopped, and `rl resume` goes on."""
         recorded = str(self.record.get("status") or "unknown")
-        dead = recorded == "running" and self.record.get("pid") and _here(self.record)
+        dead = recorded in ("running", "started") and self.record.get("pid") and _here(self.record)
         return "stopped" if dead and not alive(self.record) else recorded
 
     @property

@@ -57,7 +57,7 @@ def migrate(
     if found > version:
         raise ConfigError(
             f"{where}: was written for a later rl_lightning ({KEY} {found}; this one knows {version}). "
-            "Update with: pip install -U rl-lightning"
+            "Update rl_lightning, in a checkout with git pull"
         )
     current = copy.deepcopy({key: value for key, value in config.items() if key != KEY})
     for change in sorted(changes, key=lambda change: change.version):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from rl_lightning.errors import ConfigError
 
-RUN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
+RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")  # a leading dash reads as an option
 
 
 def check_run_name(name: str) -> str:
@@ -16,7 +16,7 @@ def check_run_name(name: str) -> str:
     if not isinstance(name, str) or not RUN_NAME.fullmatch(name):
         shown = repr(name if len(str(name)) <= 40 else f"{str(name)[:40]}...")
         raise ConfigError(
-            f"run name {shown} is not allowed: 1 to 64 of A-Z a-z 0-9 . _ - with no dot in front"
+            f"run name {shown} is not allowed: 1 to 64 of A-Z a-z 0-9 . _ - with no dot or dash in front"
         )
     return name
 

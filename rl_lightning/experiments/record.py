@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.experiments.code_state import code_state
-from rl_lightning.experiments.runs import Run, digest, now, redact
+from rl_lightning.experiments.runs import Run, digest, now
 from rl_lightning.experiments.taken import products_of
+from rl_lightning.redaction import redact
 
 FIRST_CONFIG = "config-first.yaml"  # of a run that was continued with other settings: those it began with
 UNHASHED = ("seed_everything", "name", "log", "ckpt_path", "config_version")
@@ -36,7 +37,7 @@ def new_record(
         "env": environment.get("id") if isinstance(environment, dict) else environment,
         "seed": config.get("seed_everything"),
         "group": group,
-        "tags": run.get("tags") or [],
+        "tags": redact(run.get("tags") or []),
         "status": "started",
         "created": now(),
         "command": command,

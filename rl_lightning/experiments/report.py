@@ -15,6 +15,7 @@ from rl_lightning.experiments.compare import Comparison
 from rl_lightning.experiments.report_page import RunPart, page
 from rl_lightning.experiments.runs import Run, now
 from rl_lightning.experiments.stats_table import Table, improvement_table, score_tables, settings_table
+from rl_lightning.redaction import without_secrets
 
 VIDEO_BYTES = 4_000_000  # of one
 ALL_VIDEO_BYTES = 24_000_000  # of a page
@@ -76,7 +77,7 @@ def run_part(run: Run, budget: list[int]) -> RunPart:
 def _config(run: Run) -> str:
     try:
         with open(run.config_file, "rb") as file:
-            return file.read(CONFIG_BYTES).decode("utf-8", "replace")
+            return without_secrets(file.read(CONFIG_BYTES).decode("utf-8", "replace"))
     except OSError:
         return "(no config.yaml)"
 

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError, ResumeError
-from rl_lightning.experiments.code_state import REDACTED
 from rl_lightning.experiments.names import check_run_name, did_you_mean
 
 RECORD = "run.json"
-_SECRET = re.compile(r"(?:^|_)(?:api_?key|key|token|secret|password|passwd|credentials?)$", re.IGNORECASE)
 
 
 def logs_root() -> Path:
@@ -187,29 +185,6 @@ def alive(record: dict[str, Any]) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def redact(value: Any, key: str = "") -> Any:
-    """A copy in which strings below keys that look like secrets are blanked."""
-    if isinstance(value, dict):
-        return {name: redact(item, str(name)) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [redact(item, key) for item in value]
-    return REDACTED if isinstance(value, str) and value and _SECRET.search(key) else value
-
-
-def redact_words(words: list[str]) -> list[str]:
-    """A command line in which the values of options that look like secrets are blanked."""
-    shown: list[str] = []
-    hide = False
-    for word in words:
-        key, equals, _ = word.partition("=")
-        secret = word.startswith("--") and bool(
-            _SECRET.search(key.rpartition(".")[2].lstrip("-").replace("-", "_"))
-        )
-        shown.append(REDACTED if hide else f"{key}={REDACTED}" if secret and equals else word)
-        hide = secret and not equals
-    return shown
 
 
 def digest(value: Any) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rl_lightning.redaction import redact, secret_name
+
 MAX_BYTES = 1_000_000
 MAX_SETTINGS = 20_000
 # What differs between two runs without making them two experiments.
@@ -22,7 +24,16 @@ def read_settings(path: Path) -> dict[str, Any]:
         config = yaml.load(raw.decode("utf-8"), loader) if len(raw) <= MAX_BYTES else None
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError):
         return {}
-    return flatten(config) if isinstance(config, dict) else {}
+    found = flatten(config) if isinstance(config, dict) else {}
+    return {key: _hidden(key, value) for key, value in found.items()}
+
+
+def _hidden(key: str, value: Any) -> Any:
+    """A run of an older version, or of somebody else, may have written a secret down."""
+    name = next(filter(secret_name, key.split(".")), "")
+    if isinstance(value, list):  # of plain values; one that is nested may stand for billions of them
+        return [redact(item, name) if isinstance(item, str) else item for item in value]
+    return redact(value, name) if isinstance(value, str | int | float) else value
 
 
 def flatten(config: dict[Any, Any]) -> dict[str, Any]:

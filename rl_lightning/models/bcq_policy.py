@@ -81,6 +81,7 @@ class BCQPolicy(nn.Module):
     """
 
     codes: Tensor
+    draws, discrete = False, False
 
     def __init__(
         self,
@@ -112,18 +113,22 @@ class BCQPolicy(nn.Module):
         return self.vae.decode(obs, code.clamp_(-LATENT_LIMIT, LATENT_LIMIT))
 
     def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self._best(obs, self.codes.expand(len(obs), -1, -1))
+        return self._best(obs, self.codes.expand(obs.shape[0], -1, -1))
 
     def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
         code = standard_noise((len(obs), *self.codes.shape), generator, obs)
         return self._best(obs, code.clamp_(-LATENT_LIMIT, LATENT_LIMIT))
 
+    def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        return self.greedy(obs) if greedy else self.sample(obs, generator)
+
     def _best(self, obs: Tensor, codes: Tensor) -> Tensor:  # [N, O], [N, K, Z] -> [N, A]
         count = codes.shape[1]
-        rows = obs.repeat_interleave(count, 0)
+        rows = obs.unsqueeze(1).expand(-1, count, -1).flatten(0, 1)
         action = self.actor(rows, self.vae.decode(rows, codes.flatten(0, 1)))
         best = self.q(rows, action)[0].view(-1, count).argmax(-1)
-        return action.view(len(obs), count, -1)[torch.arange(len(obs), device=obs.device), best]
+        action = action.view(-1, count, action.shape[-1])
+        return action.gather(1, best[:, None, None].expand(-1, 1, action.shape[-1]))[:, 0]
 
     def provided(self, prefix: str) -> Provided:
         """How a later stage makes this policy again, its weights lying under `prefix`."""

@@ -26,7 +26,9 @@ class ModelStep(NamedTuple):
 
     next_obs: Tensor  # [B, O]
     reward: Tensor  # [B]
-    spread: Tensor | None = None  # [B] how unsure the elites are, if it was asked for
+    spread: Tensor | None = (
+        None  # [B] the largest of all members, elites or not, as in MOPO's code; if it was asked for
+    )
 
 
 def gaussian_nll(mean: Tensor, log_var: Tensor, target: Tensor) -> Tensor:
@@ -139,8 +141,8 @@ class EnsembleDynamics(nn.Module):
         choice = choice.to(obs.device)
         noise = standard_noise((len(obs), self.obs_dim + 1), generator, obs) if self.probabilistic else None
         if spread:
-            means, stds = self._predict(obs, action, self._weights(self.elites))
-            mean, std = (_choose(part, choice) for part in (means, stds))
+            means, stds = self.predict(obs, action)
+            mean, std = (_choose(part, self.elites[choice]) for part in (means, stds))
             doubt = stds if self.probabilistic else means - means.mean(0)
             width = torch.linalg.vector_norm(doubt, dim=-1).amax(0)
         else:

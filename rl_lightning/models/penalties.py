@@ -51,7 +51,7 @@ class NoPenalty(Penalty):
 
 
 class EnsembleStdPenalty(Penalty):
-    """The largest predicted standard deviation among the models of an ensemble (MOPO).
+    """The largest predicted standard deviation among all models of an ensemble, elites or not (MOPO).
 
     Args:
         cap: Largest weight of a step; keeps a model that diverges from ruling the buffer.

@@ -78,6 +78,8 @@ class PolicyNet(nn.Module, ABC):
     """
 
     outputs = 1  # numbers that the network gives for each entry of an action
+    draws = False  # whether its actions are drawn in evaluation too
+    discrete = False
 
     def __init__(
         self,
@@ -108,6 +110,10 @@ class PolicyNet(nn.Module, ABC):
     @abstractmethod
     def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
         """An action drawn as the policy draws them.  [..., O] -> [..., A]"""
+
+    def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        """The action that is played for each observation.  [B, O] -> [B, A]"""
+        return self.greedy(obs) if greedy else self.sample(obs, generator)
 
     def fit_norm(self, data: Any) -> None:
         """Fits the normaliser, if there is one, to the data's training rows; once."""
@@ -192,6 +198,8 @@ class TanhGaussianPolicy(PolicyNet):
 class CategoricalPolicy(PolicyNet):
     """One of A discrete actions."""
 
+    discrete = True
+
     def forward(self, scaled: Tensor) -> Tensor:  # [..., O] -> logits [..., A]
         return self.linear(self.torso(scaled))  # type: ignore[no-any-return]
 
@@ -200,3 +208,30 @@ class CategoricalPolicy(PolicyNet):
 
     def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
         return policy.categorical_sample(self(self.norm(obs)), generator, mask)
+
+
+class UniformPolicy(nn.Module):
+    """Every action alike, whatever is seen: the lower bar.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Width of a continuous action, or the number of discrete ones.
+        discrete: Whether actions are discrete.
+    """
+
+    draws = True
+
+    def __init__(self, obs_dim: int, action_dim: int, discrete: bool = False) -> None:
+        super().__init__()
+        self.init_args = {"obs_dim": obs_dim, "action_dim": action_dim, "discrete": discrete}
+        self.action_dim, self.discrete = action_dim, discrete
+
+    def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        rows, at = list(obs.shape[:-1]), generator.device
+        if self.discrete:
+            return torch.randint(self.action_dim, rows, generator=generator, device=at).to(obs.device)
+        uniform = torch.rand([*rows, self.action_dim], generator=generator, device=at)
+        return uniform.to(obs.device) * 2.0 - 1.0
+
+    def provided(self, prefix: str) -> Provided:
+        return Provided(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)

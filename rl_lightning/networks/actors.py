@@ -5,6 +5,7 @@ A head's `params` describe the distribution fully: sampling, log-probabilities a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -150,6 +151,14 @@ def bounded_log_std(raw: Tensor, bounds: tuple[float, float]) -> Tensor:
     return low + 0.5 * (high - low) * (raw.tanh() + 1.0)
 
 
+def raw_log_std(log_std: float, bounds: tuple[float, float]) -> float:
+    """The number that `bounded_log_std` makes this log-std of."""
+    low, high = bounds
+    if not low < log_std < high:
+        raise ConfigError(f"log_std_init is {log_std}; it must lie between {low} and {high}")
+    return math.atanh(2.0 * (log_std - low) / (high - low) - 1.0)
+
+
 def bounded_log_std_slope(log_std: Tensor, bounds: tuple[float, float]) -> Tensor:
     """How fast a bounded log-std moves with the number it was made of."""
     low, high = bounds
@@ -163,15 +172,23 @@ class SquashedGaussianActor(nn.Module):
         torso: Encodes observations.
         action_dim: Width of an action.
         log_std_bounds: Lowest and highest log-std, approached softly so that the gradient never dies.
+        log_std_init: Where it starts; None: in the middle.
     """
 
     def __init__(
-        self, torso: FeedForward, action_dim: int, log_std_bounds: tuple[float, float] = (-5.0, 2.0)
+        self,
+        torso: FeedForward,
+        action_dim: int,
+        log_std_bounds: tuple[float, float] = (-5.0, 2.0),
+        log_std_init: float | None = None,
     ) -> None:
         super().__init__()
         self.torso = torso
         self.linear = nn.Linear(torso.out_dim, 2 * action_dim)
         self.log_std_bounds = log_std_bounds
+        if log_std_init is not None:
+            with torch.no_grad():
+                self.linear.bias[action_dim:] += raw_log_std(log_std_init, log_std_bounds)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, raw = self.linear(self.torso(obs)).chunk(2, -1)

@@ -43,6 +43,15 @@ def halved(net: nn.Module) -> nn.Module:
     return half
 
 
+def joined(first: Tensor, second: Tensor) -> Tensor:
+    """Two conditions side by side, their leading axes broadcast.  [..., C], [..., D] -> [..., C + D]
+
+    The shape is asked of tensors: `torch.broadcast_shapes` would fix the number of rows in an exported graph.
+    """
+    lead = torch.broadcast_tensors(first[..., :1], second[..., :1])[0].shape[:-1]
+    return torch.cat((first.expand(*lead, -1), second.expand(*lead, -1)), -1)
+
+
 class FourierTime(nn.Module):
     """Time as waves of random, fixed frequencies.  [...] -> [..., width]"""
 
@@ -124,9 +133,7 @@ class ResidualDenoiserNet(DenoiserNet):
 
     def shifts(self, t: Tensor, cond: Tensor) -> list[Tensor]:
         """What time and condition add to every block."""
-        known, time = F.silu(self.cond(cond)), self.time(t)
-        lead = torch.broadcast_shapes(known.shape[:-1], time.shape[:-1])
-        both = torch.cat((known.expand(*lead, -1), time.expand(*lead, -1)), -1)
+        both = joined(F.silu(self.cond(cond)), self.time(t))
         return list(self.shift(F.silu(self.embed(both))).split(self.sizes, -1))
 
     def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
@@ -189,9 +196,7 @@ class MLPDenoiserNet(DenoiserNet):
         self.layers = nn.Sequential(*layers, nn.Linear(hidden[-1], dim))
 
     def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
-        time = self.time(t)
-        lead = torch.broadcast_shapes(cond.shape[:-1], time.shape[:-1])
-        known = torch.cat((cond.expand(*lead, -1), time.expand(*lead, -1)), -1)
+        known = joined(cond, self.time(t))
         own, shared = self.enter.weight.split(self.widths, -1)
         rows = x.flatten(x.dim() - len(self.event))
         first = F.linear(rows, own) + F.linear(known, shared, self.enter.bias)

@@ -21,7 +21,7 @@ class EnsembleLinear(nn.Module):
         if inputs.ndim == 2:
             inputs = inputs.expand(len(self.weight), -1, -1)
         if self.weight.shape[-1] == 1:  # a matrix product with one column is slower than a sum
-            return (inputs * self.weight.mT).sum(-1, keepdim=True) + self.bias
+            return (inputs * self.weight.transpose(-1, -2)).sum(-1, keepdim=True) + self.bias
         return torch.baddbmm(self.bias, inputs, self.weight)
 
 

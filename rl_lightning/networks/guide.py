@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_lightning.networks.denoisers import FourierTime
+from rl_lightning.networks.denoisers import FourierTime, joined
 
 
 class GuideNet(nn.Module):
@@ -35,9 +35,7 @@ class GuideNet(nn.Module):
     def _first(self, x: Tensor, t: Tensor, obs: Tensor) -> Tensor:
         """What the first layer gives; time and observation are multiplied once for all rows that share them."""
         own, shared = self.enter.weight.split(self.widths, -1)
-        time = self.time(t)
-        lead = torch.broadcast_shapes(obs.shape[:-1], time.shape[:-1])
-        known = torch.cat((time.expand(*lead, -1), obs.expand(*lead, -1)), -1)
+        known = joined(self.time(t), obs)
         return F.linear(x, own) + F.linear(known, shared, self.enter.bias)
 
     def forward(self, x: Tensor, t: Tensor, obs: Tensor) -> Tensor:  # [..., A], [...], [..., O] -> [...]

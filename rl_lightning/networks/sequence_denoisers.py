@@ -86,7 +86,7 @@ class UNetDenoiserNet(DenoiserNet):
     def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
         rows, time, known = as_batch(x, t, cond)
         known = torch.cat((self.time(time), known), -1)
-        h, kept = rows.mT, []
+        h, kept = rows.transpose(-1, -2), []
         for i, level in enumerate(self.down):
             h = self._twice(level, h, known)
             kept.append(h)
@@ -95,7 +95,7 @@ class UNetDenoiserNet(DenoiserNet):
         h = self._twice(self.middle, h, known)
         for level, widen in zip(self.up, self.widen, strict=True):
             h = widen(self._twice(level, torch.cat((h, kept.pop()), 1), known))
-        return self.last(h).mT.reshape(x.shape)  # type: ignore[no-any-return]
+        return self.last(h).transpose(-1, -2).reshape(x.shape)  # type: ignore[no-any-return]
 
     def _twice(self, level: Any, h: Tensor, known: Tensor) -> Tensor:
         first, second = level

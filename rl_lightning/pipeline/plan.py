@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.redaction import REDACTED, redact, redact_words
 
 Config = dict[str, Any]
 STAGE_KEYS = ("name", "config", "takes", "once", "continues", "budget_by_cycle", "product", "set")
@@ -50,17 +51,21 @@ class Job:
     def identity(self) -> str:
         """Changes with what a stage learns from and how, but not with how long: a budget may grow."""
         config = {key: value for key, value in self.config.items() if key not in ("log", "run")}
-        flags = [flag for flag in self.flags if not flag.startswith(("--run.", "--log."))]
-        text = json.dumps({**config, "takes": self.takes, "flags": flags}, sort_keys=True)
+        flags = [flag for flag in self._flags() if not flag.startswith(("--run.", "--log."))]
+        text = json.dumps({**redact(config), "takes": self.takes, "flags": flags}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def hash(self) -> str:
         """Changes with everything that decides the product, but not with the names of runs."""
         config = {k: v for k, v in self.config.items() if k != "log"}
         run = {k: v for k, v in dict(config.get("run") or {}).items() if k not in ("name", "tags")}
-        whole = {**config, "run": run, "takes": self.takes, "product": self.product, "flags": self.flags}
-        text = json.dumps(whole, sort_keys=True)
+        whole = {**config, "run": run, "takes": self.takes, "product": self.product, "flags": self._flags()}
+        text = json.dumps(redact(whole), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _flags(self) -> list[str]:
+        """Without secrets: a run's record does not hold them, and they are given again when it is resumed."""
+        return [flag for flag in redact_words(self.flags) if REDACTED not in flag]
 
 
 def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from rl_lightning.buffers.frame_files import put_frames
 from rl_lightning.callbacks.generations import checksum, read_file, sync_folder, write_json
 from rl_lightning.errors import ResumeError
+from rl_lightning.redaction import redact
 
 WEIGHTS, ABOUT, CONFIG = "weights.safetensors", "product.json", "config.yaml"
 
@@ -28,7 +29,7 @@ def write_product(folder: Path, checkpoint: Path, config: dict[str, Any], about:
     saved = read_file(checkpoint)
     state: dict[str, Tensor] = saved["state_dict"]
     save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, temporary / WEIGHTS)
-    (temporary / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False))
+    (temporary / CONFIG).write_text(yaml.safe_dump(redact(config), sort_keys=False))
     digest = checksum(temporary / WEIGHTS)
     described = {"checkpoint": checkpoint.name, "sha256": digest, "provides": saved.get("provides") or {}}
     frames = put_frames(temporary, checkpoint.parent, _data_states(checkpoint.parent))

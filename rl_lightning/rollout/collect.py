@@ -138,5 +138,6 @@ def zero_rows(carry: Carry, rows: np.ndarray) -> Carry:
 
 
 def episode_stats(record: dict[str, np.ndarray], n: int, seed: int | None = None) -> EpisodeStats:
-    extra = {key: float(value[n]) for key, value in record.items() if key not in ("return", "length")}
-    return EpisodeStats(float(record["return"][n]), int(record["length"][n]), seed, extra)
+    extra = {key: float(value[n]) for key, value in record.items() if key not in ("return", "length", "cut")}
+    cut = "cut" in record and float(record["cut"][n]) == 1.0  # NaN for episodes that ended by themselves
+    return EpisodeStats(float(record["return"][n]), int(record["length"][n]), seed, extra, cut)

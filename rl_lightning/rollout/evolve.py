@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
-
-INSTALL = "evolving a controller needs the cma package: pip install 'rl-lightning[evolve]'"
+from rl_lightning.extras import pip_line
 
 
 class CMAES:
@@ -54,7 +53,7 @@ class Evolution:
         try:
             import cma
         except ImportError:
-            raise ConfigError(INSTALL) from None
+            raise ConfigError(f"evolving a controller needs the cma package: {pip_line('evolve')}") from None
         draw = np.random.default_rng(self.seed)
         options = {
             "popsize": self.recipe.population,

@@ -9,11 +9,26 @@ from rl_lightning.envs.termination import Termination
 from rl_lightning.models.dynamics import EnsembleDynamics
 from rl_lightning.models.latent_mpc import LatentModel
 from rl_lightning.rollout.planners import FIXED_SEED, Plan, Planner, Score, shifted
+from rl_lightning.seeding import derive
+
+
+class SearchNoise(torch.Generator):
+    """Random numbers for a search alone: plans are drawn anew at every step, and nothing is added to their actions."""
+
+
+def search_noise(seed: int) -> SearchNoise:
+    noise = SearchNoise()
+    noise.manual_seed(derive(seed, "play"))
+    return noise
 
 
 def source_of(explore: torch.Generator | None) -> torch.Generator:
     """Where a plan's random numbers come from; who does not explore has the same ones at every step."""
     return explore if explore is not None else torch.Generator().manual_seed(FIXED_SEED)
+
+
+def explores(generator: torch.Generator | None) -> bool:
+    return generator is not None and not isinstance(generator, SearchNoise)
 
 
 @torch.no_grad()
@@ -29,7 +44,8 @@ def plan_latent(
 ) -> Plan:
     """A plan in latent space for N envs. `last` [N, H, A] is the mean of the step before, zeros at an episode's start.
 
-    A `horizon` below the planner's own looks less far; the mean comes back at full length.
+    A generator explores, `SearchNoise` only searches anew, and None searches with the same numbers at every step. A
+    `horizon` below the planner's own looks less far; the mean comes back at full length.
     """
     draw = source_of(explore)
     latent = model.encode(obs)
@@ -41,7 +57,7 @@ def plan_latent(
     draws = planner.draw(mean, draw, planner.policy_samples)
     plan = planner.search(
         lambda actions: model.returns(latent, actions, gamma, draw),
-        mean, draws, explore is not None, proposals, None, min_std,
+        mean, draws, explores(explore), proposals, None, min_std,
     )  # fmt: skip
     far = last.shape[1] - near
     return plan._replace(mean=torch.cat([plan.mean, last.new_zeros(len(last), far, last.shape[2])], 1))

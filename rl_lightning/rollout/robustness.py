@@ -45,24 +45,25 @@ def robustness(
     episodes: int = 20,
     seed: int = 0,
     stds: Sequence[float] | None = None,
+    max_steps: int | None = None,
 ) -> list[NoiseRow]:
     """A clean row, then one per kind, rate and scale. All start from the same seeds, so that rows can be compared.
 
     `stds` is the spread of each observation in the data: scales are then shares of it. A rate or scale of 0 is the
-    clean row, which is played once.
+    clean row, which is played once. `max_steps` is `run.eval_max_steps`.
     """
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise ConfigError(f"noise on '{unknown[0]}' is unknown; choose from {', '.join(KINDS)}")
     if episodes < 1:
         raise ConfigError(f"episodes is {episodes}; it must be at least 1")
-    rows = [_row(module, env_config, None, "none", episodes, seed)]
+    rows = [_row(module, env_config, None, "none", episodes, seed, max_steps)]
     for kind, rate, scale in _cells(kinds, rates, scales):
         actions, observations = KINDS[kind]
         relative = stds is not None and observations
         std = [float(value) for value in stds] if stds is not None and relative else None
         noise = Noise(actions, observations, rate, scale, relative, std)
-        rows.append(_row(module, env_config, noise, kind, episodes, seed))
+        rows.append(_row(module, env_config, noise, kind, episodes, seed, max_steps))
     return rows
 
 
@@ -73,11 +74,17 @@ def _cells(
 
 
 def _row(
-    module: Any, config: EnvConfig, noise: Noise | None, kind: str, episodes: int, seed: int
+    module: Any,
+    config: EnvConfig,
+    noise: Noise | None,
+    kind: str,
+    episodes: int,
+    seed: int,
+    max_steps: int | None,
 ) -> NoiseRow:
     envs = make_envs(replace(config, noise=noise), min(episodes, MOST_ENVS), "sync", training=False)
     try:
-        played = module.play(envs, episodes, seed)
+        played = module.play(envs, episodes, seed, max_steps)
     finally:
         envs.close()
     returns = [episode.episode_return for episode in played]

@@ -23,6 +23,8 @@ class RunConfig:
         updates: Budget of updates (one round of the update rule).
         eval_every: Evaluate each time the clock passes a multiple of this; never if null.
         eval_episodes: Episodes of one evaluation.
+        eval_max_steps: Env steps after which an evaluation cuts an episode. By default only envs without a time limit
+            are cut: after the larger of 10,000 steps and 20 times the longest finished episode.
         save_every: Save a checkpoint each time the clock passes a multiple of this; at evaluations only if null.
         save_minutes: Also save when this many minutes have passed since the last save.
         keep_every: Keep a numbered milestone each time the clock passes a multiple of this.
@@ -35,6 +37,7 @@ class RunConfig:
     updates: int | None = None
     eval_every: int | None = None
     eval_episodes: int = 10
+    eval_max_steps: int | None = None
     save_every: int | None = None
     save_minutes: float | None = 10.0
     keep_every: int | None = None
@@ -46,6 +49,7 @@ class RunConfig:
             "updates",
             "eval_every",
             "eval_episodes",
+            "eval_max_steps",
             "save_every",
             "save_minutes",
             "keep_every",
@@ -97,6 +101,9 @@ class RunSchedule:
         self.phases: PhaseCursor | None = None
         self.log_every: int | None = None  # interval at which metrics are emitted, told by who emits them
         self.evaluate_now = False  # a phase asked for an evaluation at the end of this block
+        self.pass_updates: int | None = (
+            None  # updates of one pass over the data, where evaluations go by passes at first
+        )
         self.converged = False  # the model says that nothing more is to be gained
         self.progress = 0.0  # share of the budget that was spent when the current block began
         self.seconds = 0.0  # since training began or went on, told if there is a budget of time
@@ -141,6 +148,17 @@ class RunSchedule:
         """Freezes `progress`: schedules see the share before this block's steps; the first lr is the full lr."""
         self.progress = self.fraction
 
+    def early_looks(self) -> list[int]:
+        """Updates at which a model is looked at before the first regular evaluation: 1, 2, 3, 4, 6, 8, ... passes.
+
+        A small data set is learned by heart in a few of them, long before `eval_every`.
+        """
+        every, once = self.run.eval_every, self.pass_updates
+        if not every or not once:
+            return []
+        passes = [1, *(factor * 2**power for power in range(1, 40) for factor in (1, 1.5))]
+        return [mark for count in passes if (mark := round(count * once)) < every]
+
     def clip_updates(self, updates: int) -> int:
         """At most `updates`, and not past the budget or, where updates are the clock, the next cadence point."""
         if self.run.updates:
@@ -149,6 +167,8 @@ class RunSchedule:
             for every in (self.run.eval_every, self.run.save_every, self.run.keep_every):
                 if every:
                     updates = min(updates, every - self.update % every)
+            ahead = [mark - self.update for mark in self.early_looks() if mark > self.update]
+            updates = min([updates, *ahead])
         return max(0, updates)
 
     def clip_steps(self, steps: int, wide: int) -> int:

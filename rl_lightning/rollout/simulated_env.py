@@ -162,6 +162,9 @@ class SimulatedEnvs(Envs):
             self._begin(ended)
         return self._seen(), rewards, terminated, truncated, infos
 
+    def cut_after(self, steps: int | None) -> None:
+        """Nothing to cut: an imagined episode has its horizon."""
+
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.half)
 

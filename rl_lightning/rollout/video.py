@@ -26,8 +26,7 @@ def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tu
     agent.eval()
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            explore = torch.Generator().manual_seed(seed) if agent.explores_in_evaluation else None
-            _one_episode(film, agent.initial_carry(1), env, explore, seed, max_steps)
+            _one_episode(film, agent.initial_carry(1), env, agent.evaluation_draw(seed), seed, max_steps)
     finally:
         agent.train(training)
     return frames, int(env.metadata.get("render_fps") or 30)

@@ -46,7 +46,10 @@ class Linear:
 def data_of(rows: Transitions, held: Transitions) -> SimpleNamespace:
     held = held._replace(index=torch.arange(len(held.obs)))
     episode = held.index // 20
-    whole = SimpleNamespace(obs=held.obs, action=held.action, next_obs=held.next_obs, episode=episode)
+    known = torch.ones_like(episode, dtype=torch.bool)
+    whole = SimpleNamespace(
+        obs=held.obs, action=held.action, next_obs=held.next_obs, episode=episode, next_known=known
+    )
     return SimpleNamespace(train_rows=lambda: rows, holdout_rows=lambda: held, dataset=whole)
 
 

@@ -4,19 +4,32 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from algorithms.offline import SPEC, finite, fitted, ready, reloaded, rows
+from algorithms.offline import SPEC, finite, ready, reloaded, rows
+from contracts.diffusion_cases import DIFFUSION
+from contracts.harness import fit, newest
+from contracts.offline_cases import OFFLINE
 
 from rl_lightning.algorithms import fqe
 from rl_lightning.algorithms.fqe import FQE, first_rows
-from rl_lightning.errors import ConfigError
-from rl_lightning.models.policy import DeterministicPolicy, SquashedGaussianPolicy
+from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.models.diffusion_policies import GuidedPolicy
+from rl_lightning.models.policy import (
+    CategoricalPolicy,
+    DeterministicPolicy,
+    SquashedGaussianPolicy,
+    UniformPolicy,
+)
+from rl_lightning.models.provided import load_provided
+from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.types import EnvSpec
 
 GAMMA, LENGTH = 0.8, 5
+SLOW = {"gamma": 0.99, "target_rate": 0.02}
 
 
 def small(policy=None, **options):
     torch.manual_seed(0)
-    model = ready(FQE(SPEC, "nowhere", hidden=[32], gamma=GAMMA, **options))
+    model = ready(FQE(SPEC, "nowhere", hidden=[32], **{"gamma": GAMMA, **options}))
     model.__dict__["valued"] = policy or DeterministicPolicy(3, 2, [8]).requires_grad_(False)
     return model
 
@@ -33,9 +46,19 @@ def chain(ends: bool):
 
 def data_of(batch, held_out):
     episode = torch.arange(len(batch.reward)) // LENGTH
-    dataset = SimpleNamespace(recording=episode, obs=batch.obs)
+    dataset = SimpleNamespace(recording=episode, obs=batch.obs, next_obs=batch.next_obs)
     rows_of = type(batch)(*(None if field is None else field[held_out] for field in batch))
-    return SimpleNamespace(dataset=dataset, holdout_rows=lambda: rows_of)
+    clock = SimpleNamespace(update=0)
+    return SimpleNamespace(
+        dataset=dataset, holdout_rows=lambda: rows_of, train_rows=lambda: batch, seed=0, schedule=clock
+    )
+
+
+def begun(model, batch):
+    """As at the start of a fit on these rows."""
+    model.trainer = SimpleNamespace(datamodule=data_of(batch, torch.arange(10)))
+    model.on_fit_start()
+    return model
 
 
 @pytest.mark.parametrize(
@@ -43,15 +66,15 @@ def data_of(batch, held_out):
 )
 def test_a_chain_is_worth_the_sum_of_its_rewards(ends, value):
     batch = chain(ends)
-    model = fitted(small(lr=0.01, target_rate=0.1), batch)
-    for _ in range(200):
+    model = begun(small(lr=0.01, target_rate=0.1), batch)
+    for _ in range(300):
         model.update(batch)
     found = model.report(data_of(batch, torch.arange(10)))
     assert found["value"] == pytest.approx(value, rel=0.05)
     assert found["spread"] < 0.1 * value and len(found["members"]) == 4
     assert found["episodes"] == 20 and found["held_out"]["episodes"] == 2
     metrics = model.assess(data_of(batch, torch.arange(10)))
-    assert metrics["eval/value"] == metrics["eval/value"] == found["value"]
+    assert metrics["eval/score"] == metrics["eval/value"] == found["value"]
 
 
 def test_the_policys_own_next_action_is_valued_by_each_critics_own_slow_copy(monkeypatch):
@@ -74,9 +97,16 @@ def test_each_critic_may_have_rows_of_its_own():
 
 def test_a_policy_that_draws_is_valued_by_its_draws():
     net = SquashedGaussianPolicy(3, 2, [8]).requires_grad_(False)
-    obs = rows().obs
-    assert torch.equal(small(net).choose(obs), net.greedy(obs))
-    assert not torch.equal(small(net, stochastic=True).choose(obs), net.greedy(obs))
+    obs, draw = rows().obs, torch.Generator()
+    assert torch.equal(small(net).choose(obs, draw), net.greedy(obs)) and small(net).times == 1
+    assert not torch.equal(small(net, stochastic=True).choose(obs, draw), net.greedy(obs))
+    batch = rows(40)
+    model = begun(small(net, stochastic=True, draws=3), batch)
+    assert model._actions.shape == (3, 40, 2)
+    picked = torch.stack([model.next_actions(batch) for _ in range(30)])
+    assert len(torch.unique(picked[:, 7], dim=0)) == 3, "each of a row's draws has its turn"
+    again = begun(small(net, stochastic=True, draws=3), batch)
+    assert torch.equal(model._actions, again._actions), "the same after a resume"
 
 
 def test_the_policy_is_neither_saved_nor_trained():
@@ -101,6 +131,111 @@ def test_a_policy_of_another_task_is_refused_before_training():
     with pytest.raises(ConfigError, match="5 observations"):
         small(DeterministicPolicy(5, 2, [8])).setup("fit")
     small().setup("fit")
+
+
+class Told:
+    """What a Trainer's data say of the clock."""
+
+    def __init__(self):
+        self.datamodule = SimpleNamespace(schedule=SimpleNamespace(update=0))
+
+
+def watched(model, values, every=1000):
+    model.trainer = Told()
+    for value in values:
+        model.trainer.datamodule.schedule.update += every
+        model.heed({"eval/value": value})
+    return model
+
+
+def test_a_rising_value_is_not_settled_and_a_flat_one_is():
+    rise = [200 * (1 - 0.8**k) for k in range(1, 41)]
+    model = watched(small(**SLOW), rise[:6])
+    assert not model.settled and not model.finished and "has not settled" in model.caution()
+    assert model.still_to_come > 0.1
+    model = watched(small(**SLOW), rise)
+    assert model.settled and model.finished and model.caution() is None
+    assert (
+        not small(plateau=None, **SLOW).finished and not watched(small(plateau=None, **SLOW), rise).finished
+    )
+    few = watched(small(**SLOW), rise[-3:])
+    assert not few.settled and "too few evaluations" in few.caution()
+    assert reloaded(model, small(**SLOW)).settled, "a checkpoint remembers"
+
+
+def test_looking_often_is_no_plateau():
+    """A value that rises 0.5 % within sixty updates has a long way to go."""
+    model = watched(small(**SLOW), [10.0 + 0.01 * k for k in range(6)], every=10)
+    assert not model.settled
+
+
+def test_the_newest_critics_are_the_best_and_the_slow_ones_are_reported(tmp_path):
+    case = next(case for case in OFFLINE if case.name == "fqe")
+    run = RunConfig(updates=96, eval_every=8)
+    done = fit(case.but(model={"plateau": None}), run, folder=tmp_path)
+    history = done.evaluation.history
+    assert history[-1][1] > history[0][1] and done.evaluation.best == history[-1]
+    best = torch.load(tmp_path / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
+    assert torch.equal(best["q_slow.layers.0.weight"], done.model.q_slow.layers[0].weight)
+    obs = done.data.dataset.obs[:5]
+    slow = done.model.q_slow(done.model.norm(obs), done.model.choose(obs, torch.Generator()))
+    torch.testing.assert_close(done.model.values(obs), slow.detach())
+
+
+def test_an_old_checkpoint_without_a_history_loads():
+    model = small()
+    state = {name: value for name, value in model.state_dict().items() if name != "history"}
+    fresh = small()
+    fresh.load_state_dict(state)
+    assert not fresh.history.any()
+
+
+def two_armed(count=200):
+    """Discrete actions of a bandit: action 1 pays 1, the others nothing."""
+    draw = torch.Generator().manual_seed(0)
+    action = torch.randint(3, (count,), generator=draw)
+    ends = torch.ones(count)
+    return rows(count, gamma=GAMMA, action=action, reward=(action == 1).float(), terminated=ends)
+
+
+def test_discrete_policies_are_valued():
+    spec = EnvSpec("d", (3,), action_kind="discrete", action_sizes=(3,))
+    torch.manual_seed(0)
+    for policy, value in ((CategoricalPolicy(3, 3, [8]), None), (UniformPolicy(3, 3, True), 1 / 3)):
+        model = ready(FQE(spec, "nowhere", hidden=[32], gamma=GAMMA, lr=0.01, target_rate=0.1))
+        model.__dict__["valued"] = policy.requires_grad_(False)
+        model.setup("fit")
+        batch = two_armed()
+        begun(model, batch)
+        for _ in range(200):
+            model.update(batch)
+        wanted = (policy.greedy(batch.obs) == 1).float().mean().item() if value is None else value
+        assert model.values(batch.obs).mean().item() == pytest.approx(wanted, abs=0.08)
+    with pytest.raises(ConfigError, match="discrete actions; the data have continuous ones"):
+        small(CategoricalPolicy(3, 2, [8])).setup("fit")
+
+
+@pytest.mark.parametrize("name", ["behavior", "dice", "dice-ensemble"])
+def test_policies_by_diffusion_are_valued_from_their_checkpoint(name, tmp_path):
+    """The very actions that the stage itself would draw, and a value of them."""
+    case = next(case for case in DIFFUSION if case.name == name)
+    made = fit(case, RunConfig(updates=8, save_every=8), folder=tmp_path)
+    policy = load_provided(newest(tmp_path), "policy")
+    obs, draw = made.data.dataset.obs[:6], torch.Generator
+    mine, _ = made.model.act(obs, (), draw().manual_seed(3))
+    assert torch.equal(policy.choose(obs, draw().manual_seed(3), True), mine)
+    fqe_case = next(case for case in OFFLINE if case.name == "fqe")
+    done = fit(fqe_case.but(model={"policy": str(newest(tmp_path))}), RunConfig(updates=40))
+    assert done.model.times == 4 and torch.isfinite(done.model.values(obs)).all()
+
+
+def test_another_behaviour_than_the_guides_own_is_refused(tmp_path):
+    case = next(case for case in DIFFUSION if case.name == "dice")
+    model = case.model(case.data().spec)
+    described = model.provides()["policy"]
+    policy = GuidedPolicy(**{**described.init_args, "mark": "another"})
+    with pytest.raises(ResumeError, match="not the behaviour that this policy was trained with"):
+        policy.choose(torch.zeros(2, 1), torch.Generator(), True)
 
 
 def test_first_rows():

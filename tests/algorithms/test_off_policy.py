@@ -170,6 +170,34 @@ def test_temperature_falls_when_entropy_is_above_its_target_and_rises_below(make
 
 
 @pytest.mark.parametrize("make", [SAC, DiscreteSAC])
+def test_the_temperatures_slope_is_that_of_its_logarithm(make):
+    """SB3's and OfflineRL-Kit's loss is log(alpha) (entropy - target): a small temperature moves as fast as a large."""
+    spec, name = (CONTINUOUS, "initial_alpha") if make is SAC else (DISCRETE, "alpha")
+    torch.manual_seed(0)
+    model = make(spec, MLP([8]), **{name: 0.01})
+    model.log_alpha.requires_grad_(True)
+    actor, critic, *_ = model.configure_optimizers()
+    ready(model, [actor, critic, SGD().build([model.log_alpha], 0.5)])
+    before = model.log_alpha.item()
+    entropy = model.update(batch(spec))["train/entropy"]
+    expected = before - 0.5 * (float(entropy) - model.target_entropy)
+    assert model.log_alpha.item() == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("start", [None, 0.0, -3.0])
+def test_the_first_policy_is_as_wide_as_asked(start):
+    torch.manual_seed(0)
+    model = SAC(CONTINUOUS._replace(action_shape=(6,)), log_std_init=start)
+    _, log_std = model.actor(torch.randn(256, 2))
+    assert log_std.mean().item() == pytest.approx(-1.5 if start is None else start, abs=0.25)
+
+
+def test_a_log_std_outside_its_bounds_is_refused():
+    with pytest.raises(ConfigError, match=r"log_std_init is 2\.0"):
+        SAC(CONTINUOUS, log_std_init=2.0)
+
+
+@pytest.mark.parametrize("make", [SAC, DiscreteSAC])
 def test_a_fixed_temperature_stays(make):
     spec = CONTINUOUS if make is SAC else DISCRETE
     model = ready(make(spec, MLP([8]), alpha=0.3))

@@ -14,7 +14,7 @@ from lightning.pytorch import Callback
 
 from rl_lightning.callbacks import Control, LogConfig, default_callbacks
 from rl_lightning.errors import DivergedError
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.rollout.schedule import RunConfig, RunSchedule
 
 PPO, DQN = BY_NAME["ppo-discrete"], BY_NAME["dqn"]
 
@@ -149,3 +149,49 @@ def test_a_run_that_diverges_leaves_its_metrics_and_checkpoints(tmp_path):
     for name in files(tmp_path):
         if name.suffix in (".ckpt", ".pt"):
             torch.load(tmp_path / name, weights_only=True)
+
+
+def test_evaluations_before_the_actor_moves_are_no_score_of_the_run(tmp_path):
+    """An actor that starts from BC's and never gets better: its own first policy must not be the best checkpoint."""
+    case = BY_NAME["sac"].but(model={"actor_starts": 40, "lr": 1e-9, "critic_lr": 5e-3})
+    run = RunConfig(env_steps=200, eval_every=20, eval_episodes=2, save_every=20)
+    done = fit(case, run, folder=tmp_path / "whole")
+    lines = [json.loads(line) for line in (tmp_path / "whole" / "eval.jsonl").read_text().splitlines()]
+    start = sorted({line["env_step"] for line in lines if line["update"] <= 40})
+    assert done.evaluation.untrained == len(start) >= 2
+    assert done.evaluation.best[0] > start[-1]
+    tail = [value for clock, value in done.evaluation.history if clock not in start][-10:]
+    assert done.evaluation.last10 == pytest.approx(sum(tail) / len(tail))
+    assert json.loads((tmp_path / "whole" / "checkpoints" / "best.json").read_text())["env_step"] > start[-1]
+
+    fit(case, run, folder=tmp_path / "stopped", until=100)
+    again = fit(case, run, folder=tmp_path / "stopped", resume=True)
+    assert again.evaluation.state_dict() == done.evaluation.state_dict()
+
+
+def test_a_density_is_looked_at_by_passes_until_its_first_regular_evaluation(tmp_path):
+    """A small data set is learned by heart in a few passes, long before `eval_every`."""
+    case = {each.name: each for each in MODELS}["density"]
+    run = RunConfig(updates=240, eval_every=100, save_every=60)
+    done = fit(case, run, folder=tmp_path / "whole")
+    once = done.data.schedule.pass_updates
+    assert once == -(-len(done.data.train_index) // 32) and once < 30
+    looks = [round(count * once) for count in (1, 2, 3, 4, 6, 8, 12, 16) if round(count * once) < 100]
+    assert len(looks) >= 3
+    assert [clock for clock, _ in done.evaluation.history] == [0, *looks, 100, 200, 240]
+
+    fit(case, run, folder=tmp_path / "stopped", until=60)
+    again = fit(case, run, folder=tmp_path / "stopped", resume=True)
+    assert again.evaluation.history == done.evaluation.history
+    assert not differing(weights(done.model), weights(again.model))
+
+
+def test_large_data_and_models_that_do_not_overfit_are_looked_at_as_asked():
+    schedule = RunSchedule(RunConfig(eval_every=1000), clock="update")
+    assert schedule.early_looks() == [] and schedule.clip_updates(5000) == 1000
+    schedule.pass_updates = 300
+    assert schedule.early_looks() == [300, 600, 900] and schedule.clip_updates(5000) == 300
+    schedule.update = 900
+    assert schedule.clip_updates(5000) == 100
+    schedule.pass_updates = 5000
+    assert schedule.early_looks() == []

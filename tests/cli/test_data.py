@@ -71,6 +71,22 @@ def test_make_list_info_check(rl: Rl, folders: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("with_next", [True, False])
+def test_info_and_metadata_tell_the_same_mean_return(rl: Rl, folders: Path, with_next: bool) -> None:
+    """An unfinished episode does not count, and a row that leads nowhere does."""
+    made = rl("data", "make", "local/pendulum-random", "--rows", "450", "--num-envs", "1")
+    assert made.code == 0
+    if not with_next:
+        with h5py.File(folders / "data" / "local" / "pendulum-random.hdf5", "a") as file:
+            del file["next_observations"]
+    info = json.loads(rl("data", "info", "local/pendulum-random", "--format=json").out)
+    assert info["mean_return"] == pytest.approx(info["metadata"]["mean_return"], rel=1e-9)
+    assert f"mean return {info['mean_return']:.2f}" in made.out and info["episodes"] == 3
+    assert "unfinished" in info["metadata"]["read/last_episode"]
+    (listed,) = json.loads(rl("data", "list", "--format", "json").out)[0]["files"]
+    assert listed["mean_return"] == pytest.approx(info["mean_return"])
+
+
 def test_check_of_bad_data_ends_with_3(rl: Rl, tmp_path: Path) -> None:
     rl("data", "make", "local/pendulum-random", "--rows", "450")
     path = tmp_path / "data" / "local" / "pendulum-random.hdf5"
@@ -81,6 +97,24 @@ def test_check_of_bad_data_ends_with_3(rl: Rl, tmp_path: Path) -> None:
     new = tmp_path / "mended.hdf5"
     assert "1 bad rows left out" in rl("data", "convert", str(path), str(new), "--drop-bad").out
     assert rl("data", "check", str(new)).code == 0
+
+
+def test_one_recorded_episode_is_a_note_that_says_who_needs_more(rl: Rl, tmp_path: Path) -> None:
+    """Whole, or in pieces: a policy learns from it, a dynamics model holds out rows."""
+    rl("data", "make", "local/pendulum-random", "--rows", "200")
+    path, pieces = tmp_path / "data" / "local" / "pendulum-random.hdf5", tmp_path / "pieces.hdf5"
+    with h5py.File(path, "a") as file:
+        file["observations"][70, 1] = np.nan
+    assert rl("data", "convert", str(path), str(pieces), "--drop-bad").code == 0
+    with h5py.File(path, "a") as file:
+        file["observations"][70, 1] = 0.5
+        file["next_observations"][69] = file["observations"][70]
+    for name in (str(path), str(pieces)):
+        result = rl("data", "check", name)
+        assert result.code == 0 and "BAD" not in result.out and "all is well" in result.out, result.out
+        assert "dynamics, density and FQE" in result.out and "--data.split row" in result.out
+    rl("data", "make", "local/pendulum-random", "--rows", "400", "--force")
+    assert "2, 2 of them whole" in (two := rl("data", "check", str(path)).out) and "--data.split" not in two
 
 
 BAD = {
@@ -100,9 +134,10 @@ def test_bad_rows_are_refused_before_anything_is_built(rl: Rl, tmp_path: Path, w
         for key, array in BAD[word](arrays).items():
             file[key] = array
     words = ("--data.dataset", str(tmp_path / "bad.hdf5"), "--data.env.id", "Pendulum-v1")
-    result = rl("fit", "--config", "bc/hopper-medium", *words, "--name", "bad")
+    config = "gormpo/stages/dynamics" if word == "one episode" else "bc/hopper-medium"
+    result = rl("fit", "--config", config, *words, "--name", "bad")
     assert result.code == 3 and word in result.err and "bad.hdf5" in result.err
-    assert len(result.err.splitlines()) <= 3 and "BC on" not in result.out + result.err
+    assert len(result.err.splitlines()) <= 3 and " on Pendulum-v1" not in result.out + result.err
     assert not list(tmp_path.rglob("bad/config.yaml")), "a run's folder was made for nothing"
 
 

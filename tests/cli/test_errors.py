@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rl_lightning.cli.explain import explain
 
@@ -16,10 +21,19 @@ CASES = [
     (["--model.lr", "-1"], "model.lr is -1.0; it must not be negative"),
     (["--model.gamma", "1.5"], "model.gamma is 1.5; it lies between 0 and 1"),
     (["--model.max_grad_norm", "-1"], "model.max_grad_norm is -1.0; it must be above 0"),
+    (["--trainer.precision", "16-true"], "trainer.precision is 16-true; it must be 32-true or bf16-mixed"),
+    (["--trainer.precision", "64-true"], "trainer.precision is 64-true"),
+    (["--trainer.precision", "16-mixed"], "trainer.precision is 16-mixed"),
+    (["--trainer.precision", "16"], "trainer.precision is 16"),
+    (["--trainer.precision", "bf16-true"], "trainer.precision is bf16-true"),
+    (
+        ["--trainer.plugins", "lightning.pytorch.plugins.DoublePrecision"],
+        "trainer.plugins is DoublePrecision; it must be 32-true or bf16-mixed",
+    ),
     (["--model.epochs", "0"], "model.epochs is 0; it must be at least 1"),
     (["--data.num-envs", "1.5"], "data.num_envs: expected int, got 1.5"),
     (["--data.num_envs", "0"], "data.num_envs is 0"),
-    (["--run.env_stepz", "3"], "run has no option 'env_stepz'; did you mean 'env_steps'?"),
+    (["--run.env_stepz", "3"], "run has no option 'env_stepz'; did you mean 'env_steps'"),
     (["--env_steps", "-5"], "run.env_steps is -5"),
     (["--env_steps", "null"], "the run has no end"),
     (["--model", "PPOO"], "model: there is no class 'PPOO'; did you mean 'PPO'"),
@@ -156,3 +170,67 @@ def test_what_is_refused_while_it_is_set_up_leaves_no_run(rl: Rl, workdir: Path)
     )
     assert done.code == 2 and "GB are free" in done.err
     assert not (workdir / "lightning_logs/big").exists()
+
+
+BROKEN_ENV = """
+import gymnasium
+import numpy as np
+
+
+class Broken(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, error="RuntimeError"):
+        self.error, self.resets = error, 0
+
+    def reset(self, *, seed=None, options=None):
+        self.resets += 1
+        if self.resets > 1:
+            raise KeyboardInterrupt if self.error == "KeyboardInterrupt" else RuntimeError("no simulator")
+        return np.zeros(3, np.float32), {}
+
+
+gymnasium.register("BrokenReset-v0", Broken)
+"""
+
+
+@pytest.mark.parametrize(("error", "code"), [("RuntimeError", 6), ("KeyboardInterrupt", 130)])
+@pytest.mark.parametrize("pipeline", [False, True])
+def test_a_run_that_fails_before_it_trains_leaves_no_folder(
+    rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch, error: str, code: int, pipeline: bool
+) -> None:
+    """The first reset describes the env; the second, of training, fails."""
+    (workdir / "broken_env_for_tests.py").write_text(BROKEN_ENV)
+    monkeypatch.syspath_prepend(str(workdir))
+    config = yaml.safe_load((workdir / "cartpole.yaml").read_text())
+    config["data"]["init_args"] |= {
+        "env": {"id": "BrokenReset-v0", "kwargs": {"error": error}},
+        "num_envs": 1,
+    }
+    whole = {"stages": [{"name": "one", "config": config}]} if pipeline else config
+    (workdir / "broken.yaml").write_text(yaml.safe_dump(whole))
+    done = rl("fit", "--config", "broken.yaml", "--import", "broken_env_for_tests")
+    assert done.code == code, done.err
+    assert not list((workdir / "lightning_logs").iterdir())
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_output_that_is_not_utf_8_ends_nothing(workdir: Path, encoding: str) -> None:
+    """From the first line to the last, also where a stage's title has signs of its own."""
+    stage = yaml.safe_load((workdir / "cartpole.yaml").read_text())
+    (workdir / "p.yaml").write_text(yaml.safe_dump({"stages": [{"name": "one", "config": stage}]}))
+    known = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONPATH": str(Path(__file__).parents[2])}
+    words = [sys.executable, "-m", "rl_lightning.cli", "fit", "--config", "./p.yaml"]
+    done = subprocess.run(words, capture_output=True, env=known, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"pipeline done" in done.stdout
+
+
+@pytest.mark.parametrize(("logger", "package"), [("MLFlowLogger", "mlflow"), ("CometLogger", "comet-ml")])
+def test_a_missing_logger_package_is_named(rl: Rl, workdir: Path, logger: str, package: str) -> None:
+    if importlib.util.find_spec(package.replace("-", "_")) is not None:
+        pytest.skip(f"{package} is installed")
+    done = rl("fit", "--config", "cartpole.yaml", "--trainer.logger", f"lightning.pytorch.loggers.{logger}")
+    assert done.code == 2 and f"pip install '{package}" in done.err
+    assert not list(workdir.glob("lightning_logs/*"))

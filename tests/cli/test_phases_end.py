@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from rl_lightning.rollout.phases import PhaseCursor, parse_phases
+from rl_lightning.rollout.schedule import RunConfig, RunSchedule
 
 from .conftest import CARTPOLE, Rl
 
@@ -115,3 +119,51 @@ def test_debug_makes_room_for_phases_and_leaves_what_flags_set(rl: Rl, workdir: 
     assert (budget, first["duration_steps"]) == (60, 20)
     given = json.dumps([{"class_path": "Phases", "init_args": {"phases": phases}}])
     assert shown(f"--trainer.callbacks={given}")[1] == phases
+
+
+def offline(folder: Path) -> str:
+    """DQN that collects a little, then learns from that alone."""
+    phases = [
+        {"name": "fill", "env_steps": 64, **COLLECT},
+        {"name": "learn", "type": "offline", "hooks": ["update"], "updates": 40},
+    ]
+    path = config(folder, *phases, run="run: {eval_episodes: 1}")
+    whole = yaml.safe_load(Path(path).read_text())
+    whole["model"] = {"class_path": "DQN"}
+    whole["data"] = {
+        "class_path": "OnlineData",
+        "init_args": {"env": {"id": "CartPole-v1"}, "num_envs": 2, "batch_size": 8, "learning_starts": 16},
+    }
+    Path(path).write_text(yaml.safe_dump(whole))
+    return path
+
+
+@pytest.mark.parametrize(("flags", "rows"), [([], 40), (["--log.every", "10"], 4)])
+def test_an_offline_phase_writes_rows(rl: Rl, workdir: Path, flags: list[str], rows: int) -> None:
+    """While no env steps, updates are what metrics are written against; also after a resume."""
+    assert rl("fit", "--config", offline(workdir), "--name", "o", *flags).code == 0
+    with open(workdir / "lightning_logs/o/metrics.csv", newline="") as file:
+        found = [
+            (int(row["env_step"]), int(row["update"]))
+            for row in csv.DictReader(file)
+            if row.get("train/loss")
+        ]
+    later = [update for env_step, update in found if env_step == 64 and update]
+    assert len(set(later)) == rows and max(later) == 40
+
+
+def test_the_bar_moves_with_the_updates_of_an_offline_phase() -> None:
+    from types import SimpleNamespace
+
+    from rl_lightning.callbacks.progress import Progress
+
+    bar = Progress(SimpleNamespace(latest={"train/loss": 0.5}), SimpleNamespace(last=None), "run")
+    schedule = RunSchedule(RunConfig(env_steps=1000))
+    schedule.env_step, schedule.phases = (
+        64,
+        PhaseCursor(parse_phases([{"type": "offline", "updates": 40}], ["update"])),
+    )
+    assert "env_step 64/1k" in bar.line(schedule)
+    schedule.update = schedule.phases.updates = 20
+    line = bar.line(schedule)
+    assert "update 20/40" in line and "updates/s" in line and "loss 0.5" in line and line.count("━") == 12

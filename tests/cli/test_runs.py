@@ -12,15 +12,13 @@ from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.experiments.names import check_run_name, did_you_mean, nearest, slug
 from rl_lightning.experiments.record import config_hash, new_record
 from rl_lightning.experiments.runs import (
-    REDACTED,
     Run,
     claim,
     fresh_name,
-    redact,
-    redact_words,
     resolve,
     resolve_group,
 )
+from rl_lightning.redaction import REDACTED, redact, redact_words
 
 BAD_NAMES = [
     "../x",
@@ -38,6 +36,8 @@ BAD_NAMES = [
     "a" * 65,
     "~",
     "$HOME",
+    "-x",
+    "--name",
 ]
 
 
@@ -50,7 +50,7 @@ def test_bad_names(name: str, workdir: Path) -> None:
 
 
 def test_good_names() -> None:
-    for name in ("a", "lr1e-4", "ppo-cartpole-1", "x.y_z", "a" * 64, "-x"):
+    for name in ("a", "lr1e-4", "ppo-cartpole-1", "x.y_z", "a" * 64, "_x"):
         assert check_run_name(name) == name
 
 

@@ -125,3 +125,45 @@ def test_hostile_and_damaged_checkpoints(rl: Rl, workdir: Path) -> None:
 def test_secrets_stay_out_of_what_is_printed(rl: Rl) -> None:
     result = rl("fit", "--config", "cartpole.yaml", "--data.env.kwargs.api_key", "hunter2", "--print_config")
     assert result.code == 0 and "hunter2" not in result.out and "<redacted>" in result.out
+
+
+LOGGER = "{class_path: lightning.pytorch.loggers.CSVLogger, init_args: {save_dir: %s}}"
+PROFILER = "{class_path: lightning.pytorch.profilers.SimpleProfiler, init_args: {filename: %s}}"
+SAVER = "{class_path: lightning.pytorch.callbacks.OnExceptionCheckpoint, init_args: {dirpath: %s}}"
+
+
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        f"logger: {LOGGER}",
+        f"logger: [{LOGGER}]",
+        f"profiler: {PROFILER}",
+        f"callbacks: [{SAVER}]",
+        "default_root_dir: %s",
+    ],
+)
+@pytest.mark.parametrize("place", ["OUTSIDE", "../OUTSIDE", "~/OUTSIDE", "file:OUTSIDE"])
+def test_a_config_writes_into_the_runs_folder_alone(rl: Rl, workdir: Path, trainer: str, place: str) -> None:
+    place = str(workdir / place) if place == "OUTSIDE" else place
+    text = (workdir / "cartpole.yaml").read_text() + f"trainer: {{{trainer % place}}}\n"
+    (workdir / "evil.yaml").write_text(text)
+    refused = rl("fit", "--config", "evil.yaml")
+    assert refused.code == 2 and "the run's folder alone" in refused.err and place in refused.err
+    assert not list(workdir.glob("lightning_logs/*")) and not list(workdir.parent.rglob("OUTSIDE"))
+
+
+def test_its_loggers_write_there_and_a_flag_of_the_users_elsewhere(rl: Rl, workdir: Path) -> None:
+    trainer = f"trainer: {{logger: {LOGGER % 'mine'}, profiler: {PROFILER % 'pace'}}}\n"
+    (workdir / "own.yaml").write_text((workdir / "cartpole.yaml").read_text() + trainer)
+    assert rl("fit", "--config", "own.yaml", "--name", "a").code == 0
+    run = workdir / "lightning_logs/a"
+    assert (
+        list(run.glob("mine/**/metrics.csv")) and list(run.glob("*pace*")) and not (workdir / "mine").exists()
+    )
+    flag = ["--trainer.logger.save_dir", str(workdir / "there")]
+    assert rl("fit", "--config", "own.yaml", "--name", "b", *flag).code == 0
+    assert (
+        list(workdir.glob("there/**/metrics.csv")) and rl("test", "b", "--run.eval_episodes", "1").code == 0
+    )
+    assert rl("resume", "b", "--env_steps", "96").code == 2
+    assert rl("resume", "b", "--env_steps", "96", *flag).code == 0

@@ -17,6 +17,7 @@ from rl_lightning.callbacks import (
     LogConfig,
     Phases,
     TellTime,
+    Titles,
     default_callbacks,
     make_loggers,
 )
@@ -68,7 +69,7 @@ def fit(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         log = LogConfig(tensorboard=False, every=log_every or max(1, (run.env_steps or 100) // 5))
-        loggers = make_loggers(folder, log, "task", "group", "name", [])
+        loggers = make_loggers(folder, log, Titles("task", "group", "name", [], "id"))
         generation = newest(folder) if resume else None
         if callbacks is None:
             callbacks = default_callbacks(folder, log, resume_from=generation)

@@ -65,7 +65,8 @@ def test_one_seed_twice_gives_the_same_run_watched_or_not(case, tmp_path):
     assert not differing(weights(first.model), weights(second.model))
     unseen = fit(case, blind, seed=3, folder=tmp_path / "c")
     assert len(first.evaluation.history) >= 2
-    assert not differing(weights(first.model), weights(unseen.model)), "evaluating changed training"
+    changed = differing(weights(first.model), weights(unseen.model))
+    assert changed <= {"history"}, "evaluating changed training"  # FQE's: a note of its last evaluations
     other = fit(case, blind, seed=4, folder=tmp_path / "d")
     assert differing(weights(other.model), weights(unseen.model))
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from contracts.offline_cases import FOLDER, dynamics_product, target_file
 
+from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.data.model_rollout import ModelRolloutData
 from rl_lightning.data.offline import OfflineData
@@ -66,6 +67,23 @@ def test_whole_episodes_are_held_out_the_same_for_every_stage_of_a_seed():
     assert len(first.holdout_index) == pytest.approx(0.2 * 240, abs=4)
 
 
+@pytest.mark.parametrize(
+    ("module", "held"),
+    [(BC, 0), (IQL, 0), (TD3_BC, 0), (BCQ, 0), (SAC, 0), (Dynamics, 24), (Density, 24), (FQE, 24)],
+)
+def test_rows_are_held_out_for_those_who_look_at_them(module, held):
+    data = OfflineData(FILE)
+    data.configure(RunConfig(updates=1), 0)
+    agent = SimpleNamespace(acts=module.acts, gamma=0.9, n_step=1, members=0)
+    data.trainer = SimpleNamespace(lightning_module=agent, global_rank=0, world_size=1)
+    data.setup("fit")
+    assert len(data.holdout_index) == pytest.approx(held, abs=4) and (held == 0) == (
+        len(data.train_index) == 240
+    )
+    assert len(imagined().holdout_index) == 0
+    assert len(ready(holdout=0.5).holdout_index) > 100  # as told
+
+
 def test_batches_are_rows_of_the_file_and_never_held_out():
     data = ready(holdout=0.3, batch_size=64)
     batch = data.sample(50)
@@ -94,7 +112,10 @@ def test_rewards_are_scaled_then_shifted():
 def test_what_cannot_be_split_or_summed_is_refused():
     one = target_file(FOLDER / "one.npz", episodes=1)
     with pytest.raises(DataError, match="one episode"):
-        ready(dataset=one)
+        ready(dataset=one, holdout=0.1)
+    with pytest.raises(DataError, match="one episode"):
+        OfflineData(one).check_model(SimpleNamespace(acts=False))
+    assert len(ready(dataset=one).train_index) == 4  # a policy needs no other
     assert len(ready(dataset=one, split="row", holdout=0.5).holdout_index) == 2
     with pytest.raises(ConfigError, match="holdout"):
         ready(holdout=1.0)
@@ -186,6 +207,13 @@ def test_a_batch_has_its_share_of_recorded_rows(share):
     found = [tuple(row) in recorded for row in block.batch.obs[0].tolist()]
     assert all(found[: round(40 * share)])
     assert len(data.model_rows) == (0 if share == 1.0 else 40)
+
+
+def test_recorded_rows_are_rounded_down_as_in_the_originals():
+    data = imagined(real_fraction=0.05, batch_size=256)  # 12.8
+    recorded = {tuple(row) for row in data.rows[:, :1].tolist()}
+    found = [tuple(row) in recorded for row in data.turn().batch.obs[0].tolist()]
+    assert all(found[:12]) and not found[12]
 
 
 def test_rollouts_are_made_on_time_and_the_newest_are_kept():

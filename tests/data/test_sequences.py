@@ -205,3 +205,16 @@ def test_senseless_numbers_are_refused(wrong, said):
 def test_a_run_that_ends_before_its_first_window_is_refused():
     with pytest.raises(ConfigError, match=r"windows have 64 rows"):
         bare(case(length=64, num_envs=2), RunConfig(env_steps=100))
+
+
+def test_pretraining_goes_in_parts_and_collects_nothing_meanwhile():
+    """Metrics, checkpoints and a stop come between; a run that is stopped there goes on in the middle."""
+    run = bare(case(pretrain=250, train_ratio=1.0))
+    seen = []
+    while run.data.schedule.update < 250:
+        run.learn(run.data.next_block())
+        seen.append((run.data.schedule.env_step, run.data.schedule.update))
+    parts = [clocks for clocks in seen if clocks[1]]
+    assert [update for _, update in parts] == [100, 200, 250] and len(
+        {env_step for env_step, _ in parts}
+    ) == 1

@@ -129,7 +129,7 @@ def test_huge_declared_shapes_are_not_allocated(tmp_path):
     path = write(tmp_path / "bomb.hdf5", arrays)
     with h5py.File(path, "a") as file:
         file.create_dataset("observations", (1 << 40, 8), "f4", chunks=(1024, 8))
-    refused(path, "more than fits in memory")
+    refused(path, "more than half of the free memory")
 
 
 class Hostile:

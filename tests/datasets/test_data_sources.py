@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.server
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 from data_files import make_rows, write
 
@@ -125,7 +127,8 @@ def test_check_finds_jumps_nans_actions_and_lone_episodes(tmp_path):
     assert {topic for topic, (bad, _) in found.items() if bad} == {"values", "jumps", "actions"}
     assert "'observations' in 1 rows, first 2" in found["values"][1]
     one = make_rows([9], [False])
-    assert topics(write(tmp_path / "one.hdf5", one))["episodes"][0]
+    bad, text = topics(write(tmp_path / "one.hdf5", one))["episodes"]
+    assert not bad and "--data.split row" in text, "a policy can be trained; models need a second episode"
 
 
 def test_check_asks_the_termination_rule(tmp_path):
@@ -236,3 +239,7 @@ def test_minari(tmp_path, monkeypatch):
     assert data.spec.env_id == "Pendulum-v1" and data.lengths().tolist() == [20] * 3
     assert data.action.abs().max() <= 1 and data.action.abs().max() > 0.8 and data.spec.action_high == (2.0,)
     assert (data.next_obs[:19] == data.obs[1:20]).all() and len(data.sha256) == 64
+    few = SimpleNamespace(available=1000)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: few)
+    with pytest.raises(DataError, match="minari/test/pendulum-v0: unpacks to"):
+        load_dataset("minari/test/pendulum-v0")

@@ -104,24 +104,21 @@ def test_last_row_without_a_flag_is_a_cut(tmp_path):
     assert data.truncated[-1] and data.about["read/last_episode"] == "unfinished"
 
 
-def test_without_next_observations_ends_are_dropped(tmp_path):
+def test_without_next_observations_rows_at_limits_are_dropped(tmp_path):
     arrays = make_rows([4, 1, 3, 2], [True, False, False, True])
     del arrays["next_observations"]
     data = load_dataset(str(write(tmp_path / "a.hdf5", arrays)))
-    assert data.rows == 3 + 0 + 2 + 1 and data.episodes == 3
-    assert torch.equal(data.next_obs[:, 0], data.obs[:, 0])  # the same episode
-    assert torch.equal(data.next_obs[:, 1], data.obs[:, 1] + 1)  # one step on
-    assert not data.terminated.any() and data.episode.tolist() == [0, 0, 0, 1, 1, 2]
-    assert data.truncated.tolist() == [False, False, True, False, True, True]
-    assert "4 rows at ends were dropped, 2 of them terminals" in data.about["read/next_observations"]
-
-
-def test_terminal_rows_can_be_kept_for_values(tmp_path):
-    arrays = make_rows([4, 3], [True, False])
-    del arrays["next_observations"]
-    data = load_dataset(str(write(tmp_path / "a.hdf5", arrays)), keep_terminals=True)
-    assert data.rows == 4 + 2 and data.terminated.tolist() == [False] * 3 + [True] + [False] * 2
-    assert torch.equal(data.next_obs[3], data.obs[3])
+    assert data.rows == 4 + 0 + 2 + 2 and data.episodes == 3
+    assert data.terminated.nonzero()[:, 0].tolist() == [3, 7]
+    assert torch.equal(data.next_known, ~data.terminated)
+    known = data.next_known
+    assert torch.equal(data.next_obs[known][:, 0], data.obs[known][:, 0])  # the same episode
+    assert torch.equal(data.next_obs[known][:, 1], data.obs[known][:, 1] + 1)  # one step on
+    assert torch.equal(data.next_obs[~known], data.obs[~known])
+    assert data.episode.tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
+    assert data.truncated.nonzero()[:, 0].tolist() == [5]
+    said = "2 rows at time limits were dropped, 2 terminal rows have no next one"
+    assert said in data.about["read/next_observations"]
 
 
 def test_a_stated_limit_stands_for_timeouts(tmp_path):
@@ -236,3 +233,16 @@ def test_peek_reads_no_rows(tmp_path):
     path = write(tmp_path / "a.hdf5", arrays, {"env_id": "Hopper-v5", "max_episode_steps": 10})
     spec, about = peek(str(path))
     assert spec == load_dataset(str(path)).spec and about["rows"] == 5 and spec.max_episode_steps == 10
+
+
+def test_constant_observations_of_one_step_episodes_are_no_teleports(tmp_path):
+    """A bandit: every next observation is every other one."""
+    arrays = make_rows([1] * 50, [True] * 50)
+    for key in ("observations", "next_observations"):
+        arrays[key] = np.ones((50, 3), np.float32)
+    found = examine(locate(str(write(tmp_path / "a.hdf5", arrays))))
+    assert not [line for line in found if line.bad], found
+    arrays = make_rows([1] * 50, [True] * 50)  # contexts that do differ, and lead to one another
+    arrays["next_observations"] = np.roll(arrays["observations"], -1, 0)
+    found = examine(locate(str(write(tmp_path / "b.hdf5", arrays))))
+    assert [line.topic for line in found if line.bad] == ["teleports"]

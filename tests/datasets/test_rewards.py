@@ -82,7 +82,7 @@ def test_only_the_first_episodes_are_there(three):
     assert ready(three, first_episodes=2).train_rows().obs[:, 0].tolist() == [0, 1, 2, 3]
     assert len(ready(three, first_episodes=9).train_index) == 6
     with pytest.raises(DataError, match="one episode"):
-        OfflineData(three, first_episodes=1)
+        OfflineData(three, holdout=0.1, first_episodes=1)
 
 
 def test_tuned_rewards_are_what_is_drawn(three):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from resume.support import SAC, write
 
+from rl_lightning import ranks
 from rl_lightning.callbacks.generations import Generations, read_meta
 from rl_lightning.experiments.lock import Lock
 from rl_lightning.experiments.runs import Run
@@ -90,3 +91,89 @@ def test_a_pipeline_of_two_ranks(before: tuple[str, ...], tmp_path: Path) -> Non
     assert all(newest(run / key)["ranks"] == 2 for key in ledger(run))
     told = call(tmp_path, "fit", "--config", config, *TWO, before=before)
     assert told.count("done, skipped") == 3
+
+
+FATE_ENV = """
+import os
+import signal
+
+import gymnasium
+import numpy as np
+
+
+class Fate(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self):
+        self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        fate = os.environ.get("FATE")
+        if self.steps == 14 and fate and os.environ.get("LOCAL_RANK") == "1":
+            if fate == "raise":
+                raise ValueError("the wheel came off")
+            os.kill(os.getpid(), signal.SIGKILL if fate == "kill" else signal.SIGTERM)
+        return np.zeros(3, np.float32), 1.0, False, self.steps % 10 == 0, {}
+
+
+gymnasium.register("Fate-v0", Fate)
+"""
+FATES = [
+    ("raise", 6, "failed", "process 1 ended (exit 6)"),
+    ("kill", 6, "failed", "process 1 ended (signal 9)"),
+    ("term", 143, "interrupted", "rl resume fate"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fate", "code", "status", "told"), FATES)
+def test_the_end_of_one_process_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fate: str, code: int, status: str, told: str
+) -> None:
+    """An env that raises in the second process, one that is killed, a SIGTERM that only it gets; then it goes on."""
+    (tmp_path / "fate_env_for_tests.py").write_text(FATE_ENV)
+    config = write(tmp_path, "sac", SAC)
+    words = ["--import", "fate_env_for_tests", "--data.env", "Fate-v0"]
+    monkeypatch.setenv("FATE", fate)
+    said = call(tmp_path, "fit", "--config", config, "--name", "fate", *words, *TWO, code=code)
+    assert told in said and "should not happen" not in said, said
+    assert ("the wheel came off" in said) == (fate == "raise")
+    record = json.loads((tmp_path / "logs/fate/run.json").read_text())
+    assert record["status"] == status
+    monkeypatch.delenv("FATE")
+    call(tmp_path, "resume", "fate", *words[:2])
+    assert json.loads((tmp_path / "logs/fate/run.json").read_text())["status"] == "finished"
+
+
+def test_a_child_that_dies_is_known_by_rank_and_signal() -> None:
+    code = "import time; time.sleep(60)"
+    children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    try:
+        with ranks.watch(children):
+            assert ranks.lost(0.2) is None
+            children[1].kill()
+            assert str(ranks.lost(5.0)) == "process 2 ended (signal 9)"
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+@pytest.mark.parametrize(
+    ("text", "peer"),
+    [
+        (
+            "[../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4",
+            True,
+        ),
+        ("mat1 and mat2 must have the same dtype", False),
+    ],
+)
+def test_what_a_lost_peer_sounds_like(text: str, peer: bool) -> None:
+    assert ranks.is_lost_peer(RuntimeError(text)) == peer

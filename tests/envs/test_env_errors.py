@@ -133,7 +133,7 @@ def test_a_missing_extra_names_its_pip_line(monkeypatch):
         raise ModuleNotFoundError("No module named 'ale_py'", name="ale_py")
 
     monkeypatch.setattr(registry.importlib, "import_module", absent)
-    with pytest.raises(ConfigError, match=r"ALE/Pong-v5 needs ale_py: pip install 'rl-lightning\[atari\]'"):
+    with pytest.raises(ConfigError, match=r"ALE/Pong-v5 needs ale_py: .*pip install 'ale-py"):
         make_env(EnvConfig("ALE/Pong-v5"))
 
 
@@ -150,3 +150,68 @@ def test_wrong_arguments_are_refused():
         make_env(EnvConfig("Hopper-v3"))
     with pytest.raises(ConfigError, match="native"):
         make_envs(EnvConfig(), 1, "native")
+
+
+class Odd(Faulty):
+    """Answers with something unusual at its fifth step, or at its first reset where `fault` says so."""
+
+    answers: ClassVar[dict] = {
+        "list": lambda: ([0.5, 0.25], 0.0, False, False, {}),
+        "reward of one": lambda: (np.zeros(2, np.float32), np.array([1.5]), False, False, {}),
+        "no info": lambda: (np.zeros(2, np.float32), 1.0, False, False, None),
+        "None": lambda: None,
+        "four": lambda: (np.zeros(2, np.float32), 1.0, False, {}),
+        "observation None": lambda: (None, 1.0, False, False, {}),
+        "observation text": lambda: ("abc", 1.0, False, False, {}),
+        "observation short": lambda: (np.zeros(1, np.float32), 1.0, False, False, {}),
+        "reward None": lambda: (np.zeros(2, np.float32), None, False, False, {}),
+        "reward text": lambda: (np.zeros(2, np.float32), "high", False, False, {}),
+        "reward of two": lambda: (np.zeros(2, np.float32), np.ones(2), False, False, {}),
+        "info text": lambda: (np.zeros(2, np.float32), 1.0, False, False, "x"),
+        "success text": lambda: (np.zeros(2, np.float32), 1.0, False, False, {"success": "yes"}),
+    }
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        return obs, None if self.fault == "no info" else info
+
+    def step(self, action):
+        self.t += 1
+        usual = np.zeros(2, np.float32), 0.0, False, False, {}
+        return self.answers[self.fault]() if self.armed and self.t == 5 else usual
+
+
+TAKEN = {"list": ([0.5, 0.25], 0.0), "reward of one": ([0, 0], 1.5), "no info": ([0, 0], 1.0)}
+
+
+@pytest.fixture
+def odd():
+    gymnasium.register("Odd-v0", entry_point=Odd)
+    yield
+    del gymnasium.registry["Odd-v0"]
+
+
+@pytest.mark.parametrize("fault", TAKEN)
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+def test_what_can_be_taken_is_taken(odd, fault, vectorization):
+    envs = make_envs(EnvConfig("Odd-v0", {"fault": fault}), 2, vectorization)
+    try:
+        envs.reset(seed=0)
+        for _ in range(5):
+            obs, reward, *_ = envs.step(np.zeros(2, np.int64))
+        assert obs[1].tolist() == TAKEN[fault][0] and reward[1] == TAKEN[fault][1]
+    finally:
+        envs.close()
+
+
+@pytest.mark.parametrize("fault", [fault for fault in Odd.answers if fault not in TAKEN])
+@pytest.mark.parametrize("vectorization", ["sync", pytest.param("async", marks=pytest.mark.slow)])
+def test_what_cannot_is_told_with_env_and_step(odd, fault, vectorization):
+    envs = make_envs(EnvConfig("Odd-v0", {"fault": fault}), 2, vectorization)
+    try:
+        envs.reset(seed=0)
+        with pytest.raises(EnvError, match=r"Odd-v0 \(env 1\).* step [45]"):
+            for _ in range(5):
+                envs.step(np.zeros(2, np.int64))
+    finally:
+        envs.close()

@@ -1,11 +1,16 @@
 """Atari 100k's table: constants, aggregates by hand and as published, and the page that `rl report` makes of runs."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from rl_lightning.experiments.atari_table import atari_tables
+from rl_lightning.experiments.atari_table import aggregates, atari_tables
 from rl_lightning.experiments.select import choose
 from rl_lightning.functional import atari100k
+
+DIAMOND = Path(__file__).parents[3] / "shared" / "data" / "anchors" / "atari100k-diamond.json"
 
 
 def test_games_by_any_of_their_ids():
@@ -37,6 +42,25 @@ def test_published_aggregates(agent, games, mean, median):
     assert found["mean"][0] == pytest.approx(mean, abs=0.002)
     assert found["median"][0] == pytest.approx(median, abs=0.002)
     assert found["mean"][1] == found["mean"][2], "one run each: there is nothing to draw anew"
+
+
+def test_published_iqms_are_over_runs_and_derived_ones_say_so():
+    """DIAMOND's paper has 0.641; over its games' means the same scores would give 0.757."""
+    everything = {game: [0.0] for game in atari100k.GAMES}
+    table = aggregates(everything)
+    iqm = {row[0]: row[table.columns.index("IQM")] for row in table.rows}
+    assert iqm["DIAMOND"] == 0.641 and iqm["IRIS"] == 0.501
+    assert all("derived" in value for agent, value in iqm.items() if agent not in ("ours", "DIAMOND", "IRIS"))
+    few = aggregates({game: [0.0] for game in atari100k.GAMES[:5]})
+    assert all("derived" in row[-1] for row in few.rows[1:]), "published over all games, not over these"
+
+
+@pytest.mark.skipif(
+    not DIAMOND.exists(), reason="the published scores of single runs are not part of the project"
+)
+def test_an_iqm_over_published_runs_is_the_papers():
+    runs = json.loads(DIAMOND.read_text())
+    assert atari100k.aggregate(runs)["iqm"][0] == pytest.approx(atari100k.IQM_OVER_RUNS["DIAMOND"], abs=5e-4)
 
 
 def test_intervals_come_from_runs_within_games():

@@ -95,9 +95,11 @@ def test_a_running_run_is_never_touched(logs, fill):
     fill("runs", **here, pid=os.getpid())
     fill("far", status="running", pid=1, host="elsewhere")
     fill("dead", **here, pid=2**22 + 1)
+    fill("began", **here | {"status": "started"}, pid=os.getpid())
+    fill("died", **here | {"status": "started"}, pid=2**22 + 1)
     fill("damaged")
     (logs / "damaged" / "run.json").write_text("{")
-    assert taken(logs) == {"dead"}
+    assert taken(logs) == {"dead", "died"}
 
 
 def test_a_run_started_after_the_plan_is_left_alone(logs, fill):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rl_lightning.experiments import code_state
-from rl_lightning.experiments.code_state import FILE, without_secrets
+from rl_lightning.experiments.code_state import FILE
+from rl_lightning.redaction import without_secrets
 
 
 @pytest.fixture

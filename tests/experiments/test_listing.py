@@ -43,9 +43,12 @@ def test_a_running_run_tells_how_far_it_is(add, rl):
 
 def test_names_cannot_move_the_cursor(add, rl):
     add("a\x1b[2Jb\n\r\u202ec", [1])
-    for words in (["list"], ["compare", "a\x1b[2Jb\n\r\u202ec"], ["show", "a\x1b[2Jb\n\r\u202ec"]):
+    name = "a\x1b[2Jb\n\r\u202ec"
+    by_format = [["list", "--format", form] for form in ("csv", "json")]
+    by_format += [["export", name, "--format", form] for form in ("csv", "json", "markdown", "latex")]
+    for words in (["list"], ["compare", name], ["show", name], *by_format):
         out = rl(*words).out
-        assert not {"\x1b", "\r", "\u202e"} & set(out), words
+        assert out and not {"\x1b", "\r", "\u202e"} & set(out), words
     assert len(rl("list").out.splitlines()) == 2
 
 
@@ -91,3 +94,9 @@ def test_runs_without_an_env_show_their_updates(add, rl):
     assert rl("list").out.splitlines()[0].split() == [
         "name", "algorithm", "env", "seed", "status", "env_step", "update", "best", "last10",
     ]  # fmt: skip
+
+
+def test_a_run_that_died_before_its_first_block_is_stopped(add, rl):
+    add("d", status="started", pid=2**22 + 1, host=os.uname().nodename)
+    assert json.loads(rl("list", "--format", "json").out)[0]["status"] == "stopped"
+    assert "rl fit --config" in rl("show", "d").out

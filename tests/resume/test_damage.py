@@ -77,6 +77,31 @@ def test_a_damaged_replay_segment(damage: Callable[[Path], None], run: Path, rl:
     assert done.code == 4 and first in done.err and done.err.count("error:") == 1
 
 
+@pytest.mark.parametrize("damage", [truncate, flip, Path.unlink])
+def test_a_damaged_segment_of_the_newest_generation_alone(
+    damage: Callable[[Path], None], run: Path, straight: Path, rl: Rl
+) -> None:
+    """The rows of the generation before are whole: it is gone on with, and that is told."""
+    older, newer = Generations(run / "checkpoints").found()
+    names = [set(json.loads((folder / "meta.json").read_text())["segments"]) for folder in (older, newer)]
+    alone = min(names[1] - names[0])
+    damage(run / "checkpoints" / "replay" / alone)
+    done = rl("resume", "half", *TO_THE_END)
+    assert done.code == 0, done.err
+    assert "note: passed over" in done.err and alone in done.err
+    assert_same(state(straight), state(run))
+
+
+def test_where_no_rows_are_whole_the_line_that_works_is_told(run: Path, rl: Rl) -> None:
+    for segment in (run / "checkpoints" / "replay" / "rank-0").iterdir():
+        flip(segment)
+    done = rl("resume", "half", *TO_THE_END)
+    assert done.code == 4 and "replay segment is damaged" in done.err
+    line = done.err.strip().splitlines()[-1].split()
+    assert line[:2] == ["rl", "fit"] and "--ckpt_path" in line
+    assert rl(*line[1:], "--name", "again", "--env_steps", "40").code == 0
+
+
 def redescribe(generation: Path, change: Callable[[dict[str, Any]], None] = lambda meta: None) -> None:
     """Makes meta.json fit the files again, as one would who wants to do harm."""
     path = generation / "meta.json"

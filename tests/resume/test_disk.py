@@ -14,6 +14,7 @@ from contracts.harness import assert_same, newest, state
 from resume.support import SAC, Rl, write
 
 from rl_lightning.callbacks.generations import Generations, verify
+from rl_lightning.errors import DivergedError
 
 
 @pytest.fixture
@@ -40,6 +41,48 @@ def test_full_at_the_start(runs: Path, logs: Path, rl: Rl, monkeypatch: pytest.M
         not Generations(logs / "full" / "checkpoints").found()
         and not (logs / "full" / "metrics.csv").exists()
     )
+
+
+def test_a_disk_too_small_for_the_first_checkpoint(
+    small: Path, rl: Rl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A little more than 1 MB is free: enough to begin, too little for the weights. The disk's own word is told."""
+    monkeypatch.setenv("RL_LOGS", str(small))
+    (small / "ballast").write_bytes(bytes(900_000))
+    wide = ["--model.network", "MLP", "--model.network.hidden", "[1000,1000]"]
+    done = rl("fit", "--config", write(small.parent, "sac", SAC), "--name", "full", *wide)
+    assert done.code == 4 and "No space left on device" in done.err and str(small) in done.err, done.err
+    assert not (small / "full").exists()
+
+
+def test_the_reason_of_a_crash_is_told_where_its_weights_cannot_be_kept(
+    small: Path, rl: Rl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update fails while the disk has 16 kB left, too few for the weights: exit code and line are the update's."""
+    from rl_lightning.algorithms import SAC as Module
+
+    def update(self, batch):
+        with (small / "ballast").open("wb", buffering=0) as file:
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            file.truncate(file.tell() - 4 * 4096)
+        raise DivergedError("the loss is not finite")
+
+    monkeypatch.setenv("RL_LOGS", str(small))
+    monkeypatch.setattr(Module, "update", update)
+    wide = ["--model.network", "MLP", "--model.network.hidden", "[100,100]"]
+    done = rl("fit", "--config", write(small.parent, "sac", SAC), "--name", "full", *wide)
+    assert done.code == 5 and "the loss is not finite" in done.err
+
+
+def test_a_folder_that_cannot_be_written_is_named(half: Path, rl: Rl, small: Path, monkeypatch) -> None:
+    shutil.copytree(half, small / "half")
+    monkeypatch.setenv("RL_LOGS", str(small))
+    subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+    done = rl("resume", "half", "--env_steps", "96")
+    subprocess.run(["mount", "-o", "remount,rw", str(small)], check=True)
+    assert done.code == 2 and str(small / "half") in done.err and "Read-only" in done.err, done.err
 
 
 def test_full_in_the_middle_of_a_checkpoint(

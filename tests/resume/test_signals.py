@@ -1,5 +1,8 @@
 """Ctrl-C and SIGTERM: saved at the end of the block or abandoned in its middle, and the end is the same."""
 
+import contextlib
+import ctypes
+import json
 import os
 import signal
 import time
@@ -85,3 +88,95 @@ def test_a_second_ctrl_c_stops_at_once(config: str, logs: Path, straight: Path, 
     )
     assert rl("resume", "stopped").code == 0
     assert_same(state(straight, best=True), state(logs / "stopped", best=True))
+
+
+def block_at_update(number: int, wait_there: Callable[[], None], *signals: int) -> Callable[[], None]:
+    """Changes a child: at one of its updates it gets signals and then waits for something that does not come."""
+
+    def change() -> None:
+        rule, made = Module.update, []
+
+        def update(self, batch):
+            made.append(1)
+            if len(made) == number:
+                for sent in signals:
+                    os.kill(os.getpid(), sent)
+                    time.sleep(0.01)
+                wait_there()
+            return rule(self, batch)
+
+        Module.update = update
+        interrupt.PATIENCE = interrupt.GRACE = 0.1
+        interrupt.LAST = 0.5
+
+    return change
+
+
+def sleep_and_swallow() -> None:
+    """As an env might that catches whatever happens."""
+    for _ in range(1000):
+        with contextlib.suppress(Exception):
+            time.sleep(60.0)
+
+
+def lock_twice() -> None:
+    """C code that no signal brings back."""
+    libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+
+
+@pytest.mark.parametrize("wait_there", [sleep_and_swallow, lock_twice])
+def test_a_step_that_blocks_is_left(
+    wait_there: Callable[[], None], config: str, logs: Path, straight: Path, rl: Rl
+) -> None:
+    """The record says where the checkpoint is, not how far the abandoned block had come."""
+    log = logs.parent / "log.txt"
+    change = block_at_update(10, wait_there, signal.SIGTERM)
+    assert wait(fork(["fit", "--config", config, "--name", "stopped"], log, change), 40) == 143, (
+        log.read_text()
+    )
+    record, meta = (
+        json.loads((logs / "stopped" / "run.json").read_text()),
+        read_meta(newest(logs / "stopped")),
+    )
+    assert record["status"] == "interrupted" and meta["update"] < 10
+    assert {key: record[key] for key in ("env_step", "update")} == {
+        key: meta[key] for key in ("env_step", "update")
+    }
+    assert rl("resume", "stopped").code == 0
+    assert_same(state(straight, best=True), state(logs / "stopped", best=True))
+
+
+def test_a_second_sigterm_ends_with_its_own_code(config: str, logs: Path) -> None:
+    log = logs.parent / "log.txt"
+    change = block_at_update(10, sleep_and_swallow, signal.SIGTERM, signal.SIGTERM)
+    assert wait(fork(["fit", "--config", config, "--name", "stopped"], log, change), 40) == 143, (
+        log.read_text()
+    )
+    meta = read_meta(newest(logs / "stopped"))
+    assert json.loads((logs / "stopped" / "run.json").read_text())["update"] == meta["update"]
+
+
+def test_what_is_being_saved_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stop comes due in the middle of a save, and waits."""
+    monkeypatch.setattr(interrupt, "PATIENCE", 0.05)
+    monkeypatch.setattr(interrupt, "GRACE", 0.0)
+    got: list[bool] = []
+
+    def handler(number: int, frame: object) -> None:
+        got.append(interrupt.late())
+
+    previous = signal.signal(signal.SIGINT, handler)
+    try:
+        with interrupt.shield():
+            interrupt.ask(signal.SIGINT)
+            time.sleep(0.3)
+            assert got == []
+        end = time.monotonic() + 5
+        while not got and time.monotonic() < end:
+            time.sleep(0.01)
+        assert got == [True]
+    finally:
+        interrupt.clear()
+        signal.signal(signal.SIGINT, previous)

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.rollout.evaluate import evaluate, summarize
+from rl_lightning.envs.transforms import AtariPreset
+from rl_lightning.rollout.evaluate import StepCap, evaluate, summarize
 from rl_lightning.types import EnvSpec, EpisodeStats
 
 
@@ -93,3 +94,61 @@ def test_summary_by_hand():
     assert summary["eval/return_std"] == pytest.approx(np.std([1, 2, 3, 6]))
     assert summary["eval/success"] == 0.5, "over the episodes that reported it"
     assert summary["eval/x_velocity"] == 2.0
+
+
+CLIFF = EnvConfig("CliffWalking-v1")
+
+
+def test_an_env_without_a_time_limit_is_cut_marked_and_counted():
+    envs = make_envs(CLIFF, 2)
+    cap = StepCap(envs)
+    assert cap.steps == 10_000 and "CliffWalking-v1 declares no time limit" in cap.note
+    played = evaluate(still, lambda n: (), envs, 2, seed=0, cap=cap)
+    assert [(e.length, e.cut, e.episode_return) for e in played] == [(10_000, True, -10_000.0)] * 2
+    assert summarize(played)["eval/cut"] == 2.0 and "cut" not in played[0].extra
+    envs.close()
+
+
+def test_a_cap_cuts_each_episode_and_the_next_one_begins():
+    envs = make_envs(CLIFF, 2)
+    played = evaluate(still, lambda n: (), envs, 5, seed=0, cap=StepCap(envs, 30))
+    assert [(e.length, e.cut) for e in played] == [(30, True)] * 5
+    StepCap(envs, 12)
+    assert evaluate(still, lambda n: (), envs, 1, seed=0, cap=StepCap(envs, 12))[0].length == 12
+    envs.close()
+
+
+@pytest.mark.parametrize("config", [EnvConfig("CartPole-v1"), EnvConfig("MountainCar-v0")])
+def test_what_an_env_ends_itself_is_not_cut(config):
+    envs = make_envs(config, 1)
+    cap = StepCap(envs)
+    assert cap.steps is None and cap.note is None
+    played = evaluate(still, lambda n: (), envs, 1, seed=0, cap=cap)
+    assert not played[0].cut and "eval/cut" not in summarize(played)
+    assert evaluate(still, lambda n: (), envs, 1, 0, cap=StepCap(envs, 5))[0].cut, (
+        "what is given counts for all"
+    )
+    assert not evaluate(still, lambda n: (), envs, 1, 0, cap=StepCap(envs))[0].cut, "and is not kept"
+    envs.close()
+
+
+def test_limits_that_an_env_keeps_for_itself_are_known():
+    pytest.importorskip("minigrid")
+    envs = make_envs(EnvConfig("MiniGrid-Empty-5x5-v0"), 1)
+    assert envs.own_limit() == 100 and StepCap(envs).steps is None
+    envs.close()
+    pytest.importorskip("ale_py")
+    envs = make_envs(EnvConfig("ALE/Pong-v5", transforms=[AtariPreset()]), 1)
+    assert envs.own_limit() == 108_000 and StepCap(envs).steps is None
+    envs.close()
+
+
+def test_long_episodes_that_end_raise_the_cap():
+    envs = make_envs(CLIFF, 1)
+    cap = StepCap(envs, longest=900)
+    assert cap.steps == 18_000
+    cap.see(EpisodeStats(0.0, 1500, 0, {}, cut=True))
+    assert cap.steps == 18_000, "a cut episode shows nothing"
+    cap.see(EpisodeStats(0.0, 1500, 0, {}))
+    assert cap.steps == 30_000 and envs.envs[0].cut_at == 30_000
+    envs.close()

@@ -5,6 +5,7 @@ import pytest
 import torch
 from contracts.harness import bare
 from contracts.offline_cases import FOLDER, dynamics_product, policy_product, target_file
+from contracts.planning_cases import PLANNING
 from contracts.world_model_cases import STAGES
 
 from rl_lightning.algorithms import EnsembleMPC
@@ -12,7 +13,7 @@ from rl_lightning.data.offline import OfflineData
 from rl_lightning.envs.termination import NeverEnds, Termination
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.dynamics import ModelStep
-from rl_lightning.rollout.mpc import ensemble_score
+from rl_lightning.rollout.mpc import ensemble_score, explores
 from rl_lightning.rollout.planners import CEM, MPPI
 from rl_lightning.rollout.video import beside, record_episode
 from rl_lightning.types import EnvSpec
@@ -110,3 +111,19 @@ def test_pictures_of_other_sizes_are_laid_beside_each_other():
     joined = beside([big, small], gap=2)
     assert joined.shape == (8, 8 + 2 + 12, 3)
     assert (joined[:, 8:10] == 255).all() and (joined[:, 10:] == 9).all()
+
+
+@pytest.mark.parametrize("name", ["tdmpc", "tdmpc2"])
+def test_an_evaluated_plan_is_searched_anew_and_adds_no_noise(name):
+    """The originals draw the search's candidates afresh in evaluation; fixed numbers always look at the same plans."""
+    case = {each.name: each for each in PLANNING}[name]
+    model = case.model(case.data().spec).eval()
+    torch.manual_seed(0)
+    obs, carry = torch.randn(1, *model.spec.obs_shape).repeat(2, 1), model.initial_carry(2)
+    draw = model.evaluation_draw(0)
+    first, second = (model.act(obs, carry, draw)[0] for _ in range(2))
+    assert not torch.equal(first, second), "every step has numbers of its own"
+    again = model.act(obs, carry, model.evaluation_draw(0))[0]
+    assert torch.equal(first, again), "and a seed repeats them"
+    assert torch.equal(model.act(obs, carry, None)[0], model.act(obs, carry, None)[0])
+    assert explores(torch.Generator()) and not explores(draw) and not explores(None)

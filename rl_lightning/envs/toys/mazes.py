@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rl_lightning.envs.wrappers import RepeatedAction
 from rl_lightning.errors import ConfigError
+from rl_lightning.extras import pip_line
 
 Layout = list[list[int | str]]
 SCALE = 4.0  # of an AntMaze's cells
@@ -45,11 +46,10 @@ def layout(name: str) -> Layout:
 
 def _robotics(what: str) -> Any:
     try:
-        import gymnasium_robotics
+        from rl_lightning.envs import robotics
     except ImportError as error:
-        raise ConfigError(f"{what} needs gymnasium-robotics: pip install 'rl-lightning[robotics]'") from error
-    gymnasium.register_envs(gymnasium_robotics)
-    return gymnasium_robotics
+        raise ConfigError(f"{what} needs gymnasium-robotics: {pip_line('robotics')}") from error
+    return robotics.gymnasium_robotics
 
 
 class Flat(gymnasium.ObservationWrapper[Any, Any, Any]):

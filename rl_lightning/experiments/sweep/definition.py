@@ -10,6 +10,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name, did_you_mean
 from rl_lightning.experiments.runs import digest
 from rl_lightning.experiments.sweep.keys import CONFIG, check_key
+from rl_lightning.experiments.sweep.launcher import check_resources
 from rl_lightning.experiments.sweep.space import Parameter, encode, read_grid, read_space
 from rl_lightning.functional.expressions import Expression
 
@@ -50,7 +51,7 @@ class SweepDefinition:
         constraints: Conditions on a run's metrics that a best trial fulfils.
         storage: sqlite, journal, or a URL of Optuna's.
         retries: How often a crashed training goes on by itself.
-        launcher: Options of submitit.
+        launcher: Resources that submitit asks the cluster for.
     """
 
     name: str
@@ -128,7 +129,8 @@ def read_definition(entries: dict[str, Any], name: str) -> SweepDefinition:
         pruner=_chosen("pruner", entries.get("pruner", "none"), PRUNERS),
         constraints=[Expression(text).source for text in _texts("constraints", entries.get("constraints", []))],
         storage=str(entries.get("storage", "sqlite")),
-        retries=_whole("retries", entries.get("retries", 1), 0), launcher=_mapping("launcher", entries.get("launcher")),
+        retries=_whole("retries", entries.get("retries", 1), 0),
+        launcher=check_resources(_mapping("launcher", entries.get("launcher"))),
     )  # fmt: skip
 
 

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError, RLError
+from rl_lightning.experiments.names import did_you_mean
+from rl_lightning.extras import pip_line
 
 CLUSTERS = ("slurm", "local", "debug")
+# What a sweep's file may ask of a cluster: resources. Everything else that submitit takes can run a command.
+RESOURCES = (
+    "cluster", "timeout_min", "slurm_time", "mem_gb", "slurm_mem", "cpus_per_task", "gpus_per_node", "nodes",
+    "slurm_gpus_per_task", "slurm_partition", "slurm_account", "slurm_qos",
+)  # fmt: skip
+# Each becomes a line of a shell script: no line break, no quote, no space.
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:@+-]{1,64}")
+OPTIONS = "RL_LAUNCHER_OPTIONS"  # YAML mapping of the user's own, like --launcher_options
+
+
+def check_resources(options: dict[str, Any]) -> dict[str, Any]:
+    """The launcher block of a sweep's file, which may be a stranger's."""
+    for key, value in options.items():
+        if key not in RESOURCES:
+            hint = did_you_mean(str(key), RESOURCES) or f" (allowed: {', '.join(RESOURCES)})"
+            raise ConfigError(
+                f"launcher.{key} is not allowed in a sweep's file{hint}\n"
+                f"options that run commands come from you: --launcher_options '{{{key}: ...}}' or {OPTIONS}"
+            )
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number and not (isinstance(value, str) and _PLAIN.fullmatch(value)):
+            raise ConfigError(f"launcher.{key} is {value!r:.60}; it must be a number or one plain word")
+    return options
 
 
 class ClusterWorker:
@@ -39,7 +65,7 @@ def submit(command: list[str], name: str, folder: Path, workers: int, options: d
     try:
         import submitit
     except ImportError:
-        raise ConfigError("--launcher submitit needs it: pip install 'rl-lightning[sweep]'") from None
+        raise ConfigError(f"--launcher submitit needs it: {pip_line('sweep')}") from None
     options = {"timeout_min": 24 * 60, **options}
     cluster = options.pop("cluster", None)
     if cluster is not None and cluster not in CLUSTERS:

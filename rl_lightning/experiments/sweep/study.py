@@ -19,6 +19,8 @@ from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.experiments.sweep.definition import SweepDefinition
 from rl_lightning.experiments.sweep.lock import locked, locked_on_server, lost, myself, same
 from rl_lightning.experiments.sweep.space import decode, encode
+from rl_lightning.extras import pip_line
+from rl_lightning.redaction import scrub
 
 BEAT = 30.0
 
@@ -27,7 +29,7 @@ def optuna_module() -> Any:
     try:
         import optuna
     except ImportError:
-        raise ConfigError("rl sweep needs Optuna: pip install 'rl-lightning[sweep]'") from None
+        raise ConfigError(f"rl sweep needs Optuna: {pip_line('sweep')}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", module="optuna")
     return optuna
@@ -139,11 +141,11 @@ class TrialLedger:
                 raise
             except Exception as error:  # every driver has errors of its own
                 if isinstance(error, ImportError):
-                    driver = f"the database needs a driver: {error}. pip install 'rl-lightning[sweep]'"
+                    driver = f"the database needs a driver: {error}. {pip_line('sweep')}"
                     raise ConfigError(driver) from None
                 if attempt == 3 or type(error).__name__ == "ArgumentError":
                     first = (str(error).splitlines() or [type(error).__name__])[0][:200]
-                    raise DataError(f"the sweep's storage does not answer: {hidden(first)}") from error
+                    raise DataError(f"the sweep's storage does not answer: {scrub(first)}") from error
                 time.sleep(0.5 * 2**attempt)
 
     def _open_study(self) -> Any:
@@ -286,8 +288,3 @@ def _connected(path: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
     return connection
-
-
-def hidden(text: str) -> str:
-    """A URL without its password."""
-    return re.sub(r"(://[^/\s:@]*):[^/\s@]*@", r"\1:<redacted>@", text)

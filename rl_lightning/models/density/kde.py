@@ -80,7 +80,10 @@ class KDE(DensityRecipe):
     """Kernel density of the nearest rows; needs no training.
 
     Args:
-        neighbours: Nearest kept rows whose kernels are summed; null: all, which few dimensions need.
+        neighbours: Nearest kept rows whose kernels are summed; null: all. On Hopper 100 of 10,000 cost at most
+            0.01 nats of held-out log-density at the bandwidth chosen by null, but up to 0.13 at 0.6 (Scott's
+            rule) and 0.4 to 0.8 at 1.0, more the more rows are kept (1.7 of 80,000): set null with wide
+            bandwidths or few dimensions.
         bandwidth: Width of a kernel in standard deviations of the data; null: the likeliest, each kept row being judged
             by the others.
         rows: Most rows of the data that are kept, drawn at random.

@@ -137,3 +137,34 @@ def test_reduced():
     assert reduced([3.0, 1.0, 2.0], "best", "minimize") == 1.0
     assert reduced([3.0, 1.0], "last", "maximize") == 1.0
     assert reduced([], "last", "maximize") is None and reduced([float("nan")], "last", "maximize") is None
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        {"local_setup": ["touch marker"]},
+        {"slurm_setup": ["touch marker"]},
+        {"slurm_teardown": ["touch marker"]},
+        {"slurm_srun_args": ["--task-prolog=/tmp/x"]},
+        {"slurm_additional_parameters": {"wrap": "touch marker"}},
+        {"slurm_comment": "x"},
+        {"slurm_partition": "gpu\ntouch marker #"},
+        {"slurm_account": "$(touch marker)"},
+        {"slurm_qos": ["a"]},
+        {"mem_gb": {"a": 1}},
+    ],
+)
+def test_a_strangers_sweep_asks_for_resources_alone(launcher):
+    with pytest.raises(ConfigError, match=f"launcher.{next(iter(launcher))}"):
+        read_definition({**SPACE, "launcher": launcher}, "s")
+
+
+def test_resources_are_asked_for():
+    asked = {
+        "cluster": "slurm",
+        "slurm_partition": "gpu,long",
+        "timeout_min": 720,
+        "slurm_mem": "16GB",
+        "mem_gb": 1.5,
+    }
+    assert read_definition({**SPACE, "launcher": asked}, "s").launcher == asked

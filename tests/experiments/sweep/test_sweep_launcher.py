@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("submitit")
 
+from rl_lightning.cli.flags import parse
+from rl_lightning.cli.sweep import TAKES, own_options
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.sweep.launcher import ClusterWorker, submit
 
@@ -40,3 +42,13 @@ def test_a_worker_that_is_stopped_is_queued_again(tmp_path: Path):
     assert worker.checkpoint().function is worker
     with pytest.raises(Exception, match="exit 3"):
         worker()
+
+
+def test_what_runs_commands_comes_from_the_user(monkeypatch: pytest.MonkeyPatch):
+    """By the command line, or by the environment below it; a list is no mapping."""
+    monkeypatch.setenv("RL_LAUNCHER_OPTIONS", "{slurm_setup: [a], slurm_comment: b}")
+    words = ["--launcher_options", "{slurm_setup: [module load cuda]}"]
+    options = own_options(parse(words, TAKES, command="sweep"))
+    assert options == {"slurm_setup": ["module load cuda"], "slurm_comment": "b"}
+    with pytest.raises(ConfigError, match="takes a mapping"):
+        own_options(parse(["--launcher_options", "[a]"], TAKES, command="sweep"))

@@ -7,9 +7,9 @@ from density_toys import ENOUGH, SMALL, correlated, draw, fit, fitted, mixture, 
 from rl_lightning.functional.density import auroc
 from rl_lightning.models.density import ODEFlow, RealNVP
 
-FLOWS = {"RealNVP": RealNVP(hidden=[64, 64]), "ODEFlow": ODEFlow(hidden=32, steps=4)}
+FLOWS = {"RealNVP": RealNVP(hidden=[64, 64], whiten=True), "ODEFlow": ODEFlow(hidden=32, steps=4)}
 UNHELPED = {
-    "RealNVP": RealNVP(hidden=[64, 64], whiten=False),
+    "RealNVP": RealNVP(hidden=[64, 64]),
     "ODEFlow": ODEFlow(hidden=64, steps=5, whiten=False),
 }
 

@@ -1,0 +1,37 @@
+"""The memory that `--dry_run` names is the memory that a buffer holds."""
+
+import numpy as np
+import pytest
+import torch
+
+from rl_lightning.buffers.ring import Replay
+from rl_lightning.buffers.sequence import SequenceReplay, row_bytes
+from rl_lightning.cli.dry_run import size_of
+from rl_lightning.types import EnvSpec
+
+PIXELS = EnvSpec(
+    "ALE/Pong-v5", (4, 84, 84), "uint8", "discrete", action_sizes=(6,), frames=4, action_repeat=4
+)
+
+
+def test_stacked_frames_are_counted_once():
+    rows = 5_000
+    size = size_of(Replay(rows).build(PIXELS, 1))
+    assert rows * 84 * 84 <= size <= rows * 84 * 84 * 1.02
+
+
+def test_a_sequence_buffer_holds_what_its_rows_need():
+    size = size_of(SequenceReplay(4_000).build(PIXELS, 2, 16))
+    assert size == pytest.approx(4_000 * row_bytes(PIXELS), rel=0.1)
+
+
+def test_shared_memory_is_one_block_whoever_holds_it():
+    class Holder:
+        def __init__(self) -> None:
+            self.table = torch.zeros(1000)
+            self.part = self.table[10:20]
+            self.again = {"rows": [self.table, self.table.numpy()]}
+            self.array = np.zeros(50)
+            self.view = self.array.reshape(5, 10)
+
+    assert size_of(Holder()) == 4000 + 400
