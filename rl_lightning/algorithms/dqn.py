@@ -13,6 +13,8 @@ from rl_lightning.algorithms.step import set_lr, step
 from rl_lightning.functional.policy import epsilon_greedy, mask_logits
 from rl_lightning.functional.schedules import Constant, Linear, Schedule
 from rl_lightning.functional.value import double_q_value, huber, max_q_value, polyak_, td_target
+from rl_lightning.models.network_policies import GreedyQPolicy, describable
+from rl_lightning.models.provided import Provided
 from rl_lightning.networks.base import Network, feed_forward
 from rl_lightning.networks.critics import DiscreteQNet
 from rl_lightning.networks.mlp import MLP
@@ -68,8 +70,8 @@ class DQN(RLModule):
         self.target_every, self.target_rate = target_every, target_rate
         self.epsilon, self.epsilon_schedule = epsilon, epsilon_schedule or Linear(end=0.05, fraction=0.2)
         self.huber_delta, self.max_grad_norm = huber_delta, max_grad_norm
-        torso = feed_forward(network or MLP(hidden=[256, 256], activation="relu"), spec)
-        self.q = DiscreteQNet(torso, spec.action_sizes[0], dueling)
+        self.network = network or MLP(hidden=[256, 256], activation="relu")
+        self.q = DiscreteQNet(feed_forward(self.network, spec), spec.action_sizes[0], dueling)
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("since_copy", torch.zeros((), dtype=torch.int64))
 
@@ -108,6 +110,11 @@ class DQN(RLModule):
         if self.since_copy.item() >= self.target_every:
             polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
             self.since_copy.zero_()
+
+    def provides(self) -> dict[str, Provided]:
+        if not describable(self.network, self.q.torso, self.spec):
+            return {}
+        return {"policy": GreedyQPolicy.described(self.spec, self.network, self.q.dueling, "q.")}
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer.build(self.q.parameters(), self.lr)

@@ -17,7 +17,9 @@ from rl_lightning.functional.advantages import GAE, ReturnComputer
 from rl_lightning.functional.policy import ppo_loss
 from rl_lightning.functional.schedules import Constant, Schedule
 from rl_lightning.functional.value import clipped_value_loss, explained_variance
+from rl_lightning.models.network_policies import HeadPolicy, describable
 from rl_lightning.models.normalizer import RunningNorm
+from rl_lightning.models.provided import Provided
 from rl_lightning.networks.actors import make_policy_head
 from rl_lightning.networks.base import Network
 from rl_lightning.networks.critics import ValueHead
@@ -134,7 +136,7 @@ class PPO(RLModule):
         self.max_grad_norm, self.target_kl = max_grad_norm, target_kl
         self.normalize_advantages = normalize_advantages
         self.explores_in_evaluation = explore_in_evaluation
-        network = network or MLP()
+        self.network = network = network or MLP()
         self.norm = RunningNorm(spec.obs_shape) if normalize_obs else nn.Identity()
         self.torso = network.build(spec.obs_shape)
         self.value_torso = None if share_network else network.build(spec.obs_shape)
@@ -293,6 +295,18 @@ class PPO(RLModule):
             "train/clip_fraction": clipped,
             "train/grad_norm": norm,
         }
+
+    def provides(self) -> dict[str, Provided]:
+        if not describable(self.network, self.torso, self.spec):
+            return {}
+        described = HeadPolicy.described(
+            self.spec,
+            self.network,
+            normalize_obs=isinstance(self.norm, RunningNorm),
+            draws=self.explores_in_evaluation,
+            temperature=self.eval_temperature,
+        )
+        return {"policy": described}
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer.build(self.parameters(), self.lr)

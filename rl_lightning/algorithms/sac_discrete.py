@@ -13,6 +13,8 @@ from rl_lightning.algorithms.module import Metrics, RLModule
 from rl_lightning.algorithms.step import step
 from rl_lightning.functional.policy import categorical_sample, mask_logits
 from rl_lightning.functional.value import polyak_, td_target
+from rl_lightning.models.network_policies import HeadPolicy, describable
+from rl_lightning.models.provided import Provided
 from rl_lightning.networks.actors import CategoricalHead
 from rl_lightning.networks.base import Network, feed_forward
 from rl_lightning.networks.critics import DiscreteQEnsemble
@@ -66,7 +68,7 @@ class DiscreteSAC(RLModule):
         self.optimizer = optimizer or Adam()
         self.gamma, self.n_step, self.max_grad_norm = gamma, n_step, max_grad_norm
         self.target_rate, self.target_every = target_rate, target_every
-        network = network or MLP(hidden=[256, 256], activation="relu", init="default")
+        self.network = network = network or MLP(hidden=[256, 256], activation="relu", init="default")
         actions = spec.action_sizes[0]
         self.torso = feed_forward(network, spec)
         self.policy = CategoricalHead(self.torso.out_dim, actions)
@@ -117,6 +119,11 @@ class DiscreteSAC(RLModule):
     def _log_probs(self, obs: Tensor, mask: Tensor | None) -> Tensor:
         """Of every action; an illegal one's is low but small enough to be multiplied by a probability of 0."""
         return torch.log_softmax(mask_logits(self.policy(self.torso(obs)), mask), -1).clamp_min(-1e4)
+
+    def provides(self) -> dict[str, Provided]:
+        if not describable(self.network, self.torso, self.spec):
+            return {}
+        return {"policy": HeadPolicy.described(self.spec, self.network)}
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer.build

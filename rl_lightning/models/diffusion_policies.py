@@ -14,7 +14,7 @@ from rl_lightning.functional.samplers import Sampler
 from rl_lightning.models.diffusion import ActionDiffusion
 from rl_lightning.models.filters import CandidateFilter
 from rl_lightning.models.policy import ObsScale
-from rl_lightning.models.provided import Provided, fingerprint, load_provided
+from rl_lightning.models.provided import Excerpt, Provided, fingerprint, load_provided
 from rl_lightning.models.recipes import read_recipe, written
 from rl_lightning.networks.critics import QEnsemble
 from rl_lightning.networks.denoisers import halved
@@ -63,7 +63,7 @@ class DiffusionActor(ActionDiffusion):
         return Provided(path_of(cls), {**model.init_args, "sampler": written(sampler), "clip": clip}, prefix)
 
 
-class GuidedPolicy(nn.Module):
+class GuidedPolicy(Excerpt):
     """Diffusion-DICE's policy: guided samples of a frozen behaviour, of which critics choose one.
 
     Args:
@@ -125,11 +125,6 @@ class GuidedPolicy(nn.Module):
     @cached_property
     def moves(self) -> list[Move]:
         return self.sampler.moves(self.behavior.schedule)
-
-    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
-        """Of the whole stage's weights those that acting needs."""
-        own = self.state_dict().keys()
-        return super().load_state_dict({k: v for k, v in state_dict.items() if k in own}, strict, assign)
 
     def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
         """An action for each observation; there is no greedy one.  [B, O] -> [B, A]"""

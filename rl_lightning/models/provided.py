@@ -27,6 +27,14 @@ class Provided(NamedTuple):
     prefix: str  # of its weights in the algorithm's state dict, e.g. "best."
 
 
+class Excerpt(nn.Module):
+    """A module that takes, of the whole algorithm's weights, those that carry its own names."""
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        own = self.state_dict().keys()
+        return super().load_state_dict({k: v for k, v in state_dict.items() if k in own}, strict, assign)
+
+
 def load_provided(path: str | Path, name: str) -> nn.Module:
     """The module called `name` of a product, or of a checkpoint, in eval mode, its weights frozen."""
     place = Path(path).expanduser()

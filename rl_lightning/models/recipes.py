@@ -21,6 +21,19 @@ def written(recipe: Any) -> dict[str, Any]:
     return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": plain}
 
 
+def rewritable(recipe: Any) -> bool:
+    """Whether `written` can tell all of it: every argument kept under its own name, as a plain value."""
+    missing = object()
+    values = [getattr(recipe, name, missing) for name in inspect.signature(type(recipe)).parameters]
+    return all(_plain(value) for value in values)
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
 def read_recipe(spec: dict[str, Any], base: type[T], what: str) -> T:
     """The recipe that `written` wrote down."""
     found = find_class(str(spec["class_path"]), what)

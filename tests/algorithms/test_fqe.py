@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from algorithms.offline import SPEC, finite, ready, reloaded, rows
+from contracts.cases import BY_NAME
 from contracts.diffusion_cases import DIFFUSION
 from contracts.harness import fit, newest
 from contracts.offline_cases import OFFLINE
@@ -227,6 +228,52 @@ def test_policies_by_diffusion_are_valued_from_their_checkpoint(name, tmp_path):
     fqe_case = next(case for case in OFFLINE if case.name == "fqe")
     done = fit(fqe_case.but(model={"policy": str(newest(tmp_path))}), RunConfig(updates=40))
     assert done.model.times == 4 and torch.isfinite(done.model.values(obs)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("dqn", {}),
+        ("dqn-dueling-n-step-prioritized", {}),
+        ("sac-discrete", {}),
+        ("ppo-discrete", {}),
+        ("ppo-discrete", {"explore_in_evaluation": True, "eval_temperature": 0.5}),
+        ("ppo-continuous", {"normalize_obs": True}),
+    ],
+)
+def test_policies_of_online_algorithms_are_valued_from_their_checkpoint(name, options, tmp_path):
+    """The very actions that the run itself would play, and a value of them."""
+    made = fit(BY_NAME[name].but(model=options), RunConfig(env_steps=256, save_every=256), folder=tmp_path)
+    spec, actor = made.data.spec, made.model.eval()
+    policy = load_provided(newest(tmp_path), "policy")
+    obs = torch.rand(300, *spec.obs_shape, generator=torch.Generator().manual_seed(1))
+    draws = actor.explores_in_evaluation
+    mine, _ = actor.act(obs, actor.initial_carry(300), torch.Generator().manual_seed(3) if draws else None)
+    played = policy.choose(obs, torch.Generator().manual_seed(3), True)
+    assert policy.draws == draws
+    assert torch.equal(played, mine if policy.discrete else mine.clamp(-1, 1))
+    if not policy.discrete:
+        fqe_case = next(case for case in OFFLINE if case.name == "fqe")
+        done = fit(fqe_case.but(model={"policy": str(newest(tmp_path))}), RunConfig(updates=40))
+        assert torch.isfinite(done.model.values(obs)).all()
+        return
+    model = ready(FQE(spec, str(newest(tmp_path)), hidden=[64], gamma=GAMMA, lr=0.01, target_rate=0.1))
+    model.setup("fit")
+    action = torch.randint(spec.action_dim, (300,), generator=torch.Generator().manual_seed(2))
+    ends = {"reward": (action == mine.mode().values).float(), "terminated": torch.ones(300)}
+    batch = rows(300, gamma=GAMMA, obs=obs, next_obs=obs, action=action, **ends)
+    begun(model, batch)
+    for _ in range(300):
+        model.update(batch)
+    assert model.values(obs).mean().item() == pytest.approx(
+        (mine == mine.mode().values).float().mean().item(), abs=0.1
+    )
+
+
+@pytest.mark.parametrize("name", ["ppo-gru", "ppo-pixels", "ppo-masked", "ppo-multi-discrete", "dqn-masked"])
+def test_a_policy_that_rows_cannot_ask_is_not_handed_on(name):
+    case = BY_NAME[name]
+    assert case.model(case.data().spec).provides() == {}
 
 
 def test_another_behaviour_than_the_guides_own_is_refused(tmp_path):
