@@ -23,10 +23,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
 
-from rl_lightning.cli.evaluation import load
-from rl_lightning.cli.flags import Parsed
 from rl_lightning.cli.main import main as rl
 from rl_lightning.envs.toys.modes import CENTRES
+from rl_lightning.experiments.runs import resolve
+from rl_lightning.runs.agents.agent import load_agent
+from rl_lightning.runs.request import Request
 
 HERE = Path(__file__).parent
 SCALES = (0.0, 1.0, 4.0)
@@ -34,7 +35,7 @@ EPISODES = "50"
 
 
 def draw_demo(run: str) -> None:
-    model: Any = load(Parsed(words=[f"lightning_logs/{run}/dice"], values={}), "last", None).cli.model.eval()
+    model: Any = load_agent(resolve(f"lightning_logs/{run}/dice"), Request(), "last").cli.model.eval()
     model.setup("test")
     figure, axes = plt.subplots(1, 4, figsize=(15, 4), sharex=True, sharey=True)
     field(axes[0], model)

@@ -21,7 +21,7 @@ class LoadedPolicy:
     """
 
     def __init__(self, agent: Any) -> None:
-        from rl_lightning.cli.prediction import action_codec
+        from rl_lightning.runs.agents.prediction import action_codec
 
         self.model, self.data, self.run = agent.cli.model, agent.cli.datamodule, agent.run
         self.spec = self.data.spec
@@ -96,11 +96,13 @@ def load(run: str | Path, checkpoint: str = "best", imports: Sequence[str] = ())
         checkpoint: best, last, a milestone (step-20000) or a path.
         imports: Packages of yours that the run was made with, as for --import.
     """
-    from rl_lightning.cli.evaluation import load as load_agent
-    from rl_lightning.cli.flags import Parsed
+    from rl_lightning.experiments.runs import resolve
+    from rl_lightning.experiments.select import last_stage
+    from rl_lightning.runs.agents.agent import load_agent
+    from rl_lightning.runs.request import Request
 
-    given = {"checkpoint": [checkpoint], **({"import": list(imports)} if imports else {})}
-    agent = load_agent(Parsed([str(run)], given), "best", None)
+    request = Request(checkpoint=checkpoint, imports=list(imports))
+    agent = load_agent(last_stage(resolve(str(run))), request)
     if not getattr(agent.cli.model, "acts", True):
         raise ConfigError(f"'{run}' is a {type(agent.cli.model).__name__}: it predicts, and does not act")
     return LoadedPolicy(agent)

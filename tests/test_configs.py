@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from rl_lightning.cli import main
-from rl_lightning.cli.compose import compose
-from rl_lightning.cli.fit import parse_config
-from rl_lightning.cli.flags import parse
-from rl_lightning.cli.lightning import RLCLI
-from rl_lightning.cli.pipelines import inline as inline_stages
 from rl_lightning.experiments.runs import Run
+from rl_lightning.runs.config.build import RLCLI
+from rl_lightning.runs.config.compose import compose
+from rl_lightning.runs.config.compose import inline as inline_stages
+from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.request import Request
 from tests.generated_data import write_rows
 
 FOLDER = Path(__file__).parents[1] / "configs"
@@ -179,7 +179,7 @@ def inline(config: dict[str, Any], base: Path) -> dict[str, Any]:
 
 
 def parsed(*names: str) -> RLCLI:
-    return parse_config(compose(names), parse([], config=True))
+    return parse_config(compose(names), Request())
 
 
 def built(*names: str) -> RLCLI:

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from rl_lightning.cli import main
-from rl_lightning.cli.compose import compose
-from rl_lightning.cli.fit import parse_config
-from rl_lightning.cli.flags import parse
 from rl_lightning.cli.help import TEXTS
 from rl_lightning.experiments import catalog
+from rl_lightning.runs.config.compose import compose
+from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.request import Request
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -111,7 +111,7 @@ def test_shown_yaml_parses(text, tmp_path, monkeypatch):
     whole = {"model", "extends", "stages"} & set(groups)
     config = compose(["./shown.yaml"] if whole else ["ppo/cartpole", "./shown.yaml"])
     if "stages" not in groups:
-        resolved = parse_config(config, parse([], config=True)).config
+        resolved = parse_config(config, Request()).config
         assert all(group in resolved for group in groups if group != "extends")
 
 

@@ -13,15 +13,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "rl_lightning"
 LAYERS = [
-    {"types", "errors", "extras", "seeding", "interrupt", "ranks", "heap", "redaction"},
+    {"types", "errors", "extras", "seeding", "interrupt", "ranks", "heap", "redaction", "version"},
     {"functional"},
     {"networks", "models", "buffers", "envs", "datasets"},
     {"rollout"},
     {"data", "algorithms"},
     {"callbacks", "pipeline"},
     {"experiments"},
-    {"cli"},
+    {"runs"},
     {"api"},
+    {"cli"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 STRANGERS = [{"data", "algorithms"}]  # of one layer, and still must not know each other
@@ -55,11 +56,26 @@ def imported(tree: ast.AST, source: str, is_package: bool) -> Iterator[tuple[str
             yield from ((f"{base}.{alias.name}", node.lineno) for alias in node.names)
 
 
-def edges() -> list[Edge]:
+def without_types(tree: ast.AST) -> ast.AST:
+    """The module without its `if TYPE_CHECKING:` blocks, which are never run."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [item for item in body if not is_type_checking(item)]  # type: ignore[attr-defined]
+    return tree
+
+
+def is_type_checking(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def edges(types: bool = True) -> list[Edge]:
+    """Every import; without `types` those alone that are run."""
     found = []
     for path in sorted(ROOT.rglob("*.py")):
         source = module_name(path)
-        tree = ast.parse(path.read_text())
+        tree: ast.AST = ast.parse(path.read_text())
+        tree = tree if types else without_types(tree)
         found += [
             Edge(source, name, line) for name, line in imported(tree, source, path.name == "__init__.py")
         ]
@@ -143,3 +159,47 @@ def test_class_names_are_unique():
 )
 def test_the_walk_sees_every_form_of_import(text, expected):
     assert [name for name, _ in imported(ast.parse(text), "rl_lightning.data.online", False)] == expected
+
+
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that import one another, directly or through others (Tarjan)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for target in graph.get(node, set()):
+            if target not in order:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], order[target])
+        if low[node] == order[node]:
+            group = [stack.pop()]
+            while group[-1] != node:
+                group.append(stack.pop())
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in list(graph):
+        if node not in order:
+            visit(node)
+    return found
+
+
+def test_cycles_are_found():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+def test_no_module_imports_itself_through_others():
+    """Imports inside functions count: they hide a cycle, they do not undo it."""
+    modules = {module_name(path) for path in ROOT.rglob("*.py") if path.name != "__init__.py"}
+    graph: dict[str, set[str]] = defaultdict(set)
+    for edge in edges(types=False):
+        target = edge.target if edge.target in modules else edge.target.rpartition(".")[0]
+        if target in modules:
+            graph[edge.source].add(target)
+    assert not cycles(graph)

@@ -49,7 +49,7 @@ def installed(tmp_path_factory) -> Path:
 
 
 def test_code_configs_and_policies_are_the_wheels_own(installed, tmp_path):
-    code = "import rl_lightning.cli.compose as c; print(c.PACKAGE, *c.config_roots(), *c.shelf_roots(), sep='\\n')"
+    code = "from rl_lightning.runs.config import compose as c\nprint(c.PACKAGE, *c.config_roots(), *c.shelf_roots())"
     package, configs, shelf = (
         Path(line) for line in run(installed / "python", "-c", code, cwd=tmp_path).split()
     )

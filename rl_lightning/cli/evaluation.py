@@ -5,33 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from rl_lightning.cli.compose import compose
 from rl_lightning.cli.flags import Parsed, parse
 from rl_lightning.cli.options import OWN_SWITCHES
 from rl_lightning.cli.outputs import VIDEOS, output_file
-from rl_lightning.cli.results import evaluated, note_result
-from rl_lightning.errors import ConfigError, ResumeError
-from rl_lightning.experiments.runs import Run, now, resolve, write_json
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.runs import now, resolve, write_json
 from rl_lightning.experiments.select import last_stage
-from rl_lightning.pipeline.moved import at_home
-
-if TYPE_CHECKING:
-    from rl_lightning.cli.lightning import RLCLI
+from rl_lightning.runs.agents.agent import Agent, load_agent
+from rl_lightning.runs.agents.results import evaluated, note_result
 
 TAKES = ("config", "import", "checkpoint", "episodes", "output", "render")
 TEST_EPISODES = 20
 PLAY_EPISODES = 10
 PLAY_SEED = 1000
-
-
-class Agent(NamedTuple):
-    """A built model with its data, and where its weights came from."""
-
-    cli: RLCLI
-    run: Run | None
-    title: str
 
 
 def validate(words: list[str]) -> int:
@@ -77,7 +65,7 @@ def test(words: list[str]) -> int:
     trainer.test(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
     assert agent.run is not None
     model, data = agent.cli.model, agent.cli.datamodule
-    settings = evaluated(agent.run, agent.cli, parsed)
+    settings = evaluated(agent.run, agent.cli, parsed.request())
     result: dict[str, Any] = {"checkpoint": agent.title, "made": now(), "changed": settings.changed}
     if model.acts:
         episodes = played(agent)
@@ -161,7 +149,7 @@ def play(words: list[str]) -> int:
     if not parsed.words:
         raise ConfigError("rl play needs a run; see them with: rl list")
     if parsed.get("render"):
-        from rl_lightning.cli.fit import check_display
+        from rl_lightning.runs.engine.fit import check_display
 
         check_display(parsed.get("render") or "")
     folder = last_stage(resolve(parsed.words[0])).folder
@@ -223,7 +211,7 @@ def predict(words: list[str]) -> int:
     source = parsed.get("data")
     if (source is None) == (parsed.get("episodes") is None):
         raise ConfigError("rl predict takes either --data FILE.npz or --episodes N")
-    from rl_lightning.cli import prediction
+    from rl_lightning.runs.agents import prediction
 
     plain = source is not None and Path(source).suffix in (".npz", ".npy")
     observations = prediction.read(source) if source is not None and plain else None
@@ -272,63 +260,15 @@ def predicted_rows(agent: Agent, source: str) -> dict[str, Any]:
 
 
 def load(parsed: Parsed, which: str, episodes: int | None) -> Agent:
-    """The agent of a run (its config, then the flags) with a checkpoint's weights; or a config's own."""
-    from rl_lightning.cli.fit import check_imports, parse_config
-
+    """The agent that a command line asks for."""
     if len(parsed.words) > 1:
         raise ConfigError(f"one run at a time, not {len(parsed.words)}")
-    run = last_stage(resolve(parsed.words[0])) if parsed.words else None
-    if run is None and not parsed.all("config"):
+    if not parsed.words and not parsed.all("config"):
         raise ConfigError("which agent? Give a run or --config NAME")
-    checkpoint = None
-    if run is not None:
-        check_imports(run.read(), parsed)
-        checkpoint = run.checkpoint(parsed.get("checkpoint") or which)
-    base = [str(run.config_file)] if run is not None else []
-    config = compose([*base, *parsed.all("config")])
-    cli = parse_config(config if run is None else at_home(config, run.folder), parsed)
-    given = parsed.integer("episodes", episodes or 0, least=1) if parsed.get("episodes") or episodes else 0
-    if given:
-        cli.config.run.eval_episodes = given
-    cli.build()
-    if checkpoint is not None:
-        load_weights(cli.model, checkpoint)
-    if run is not None and checkpoint is not None:
-        name = (
-            f"{run.name} · {checkpoint.parent.name if checkpoint.name == 'model.ckpt' else checkpoint.name}"
-        )
-    else:
-        name = f"{parsed.all('config')[-1]}, untrained"
-    return Agent(cli, run, f"{name} · {type(cli.model).__name__} on {cli.datamodule.spec.env_id}")
-
-
-def load_weights(model: Any, path: Path) -> None:
-    """Weights only: plain tensors, never code."""
-    import pickle
-
-    import torch
-
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        weights = state["state_dict"]
-    except (
-        OSError,
-        EOFError,
-        RuntimeError,
-        KeyError,
-        TypeError,
-        ValueError,
-        pickle.UnpicklingError,
-    ) as error:
-        if isinstance(error, pickle.UnpicklingError) and "Weights only" in str(error):
-            raise ResumeError(f"{path}: holds more than weights and plain values; refused") from error
-        raise ResumeError(f"{path}: is damaged or no checkpoint ({type(error).__name__})") from error
-    try:
-        model.load_state_dict(weights)
-    except (RuntimeError, AttributeError, TypeError) as error:
-        lines = [line.strip() for line in str(error).splitlines()[1:3]] or [str(error)]
-        text = f"{path}: does not fit this {type(model).__name__}. Was the network or env changed?"
-        raise ResumeError(f"{text}\n{lines[0][:200]}") from error
+    run = last_stage(resolve(parsed.words[0])) if parsed.words else None
+    if parsed.get("episodes"):
+        episodes = parsed.integer("episodes", 1)
+    return load_agent(run, parsed.request(), which, episodes)
 
 
 def numbers(episodes: Sequence[Any]) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import did_you_mean
+from rl_lightning.runs.config.keys import GROUPS, TOP
+from rl_lightning.runs.request import Request
 
 # The run group has a short flag per key. (A test holds this list against RunConfig.)
 RUN_KEYS = (
@@ -16,8 +18,6 @@ RUN_KEYS = (
 )  # fmt: skip
 ALSO = {"seed": "seed_everything", "total_timesteps": "run.env_steps"}  # as other libraries call them
 SHORT = {key: f"run.{key}" for key in RUN_KEYS} | ALSO
-GROUPS = ("model", "data", "run", "trainer", "log")
-TOP = (*GROUPS, "seed_everything", "threads", "ckpt_path", "resume_mode")
 
 
 @dataclass
@@ -35,6 +35,23 @@ class Parsed:
     values: dict[str, list[str]] = field(default_factory=dict)
     config_flags: list[str] = field(default_factory=list)
     raw: list[str] = field(default_factory=list)
+
+    def request(self, small: bool = False) -> Request:
+        """The same for the engine, which knows no command line."""
+        return Request(
+            overrides=self.config_flags,
+            overlays=self.all("config"),
+            imports=self.all("import"),
+            command=self.raw,
+            group=self.get("group"),
+            checkpoint=self.get("checkpoint"),
+            begin=self.get("from"),
+            only=self.get("only"),
+            render=self.get("render"),
+            debug=self.has("debug"),
+            small=small,
+            reset_lr=self.has("reset_lr"),
+        )
 
     def has(self, name: str) -> bool:
         return self.values.get(name, ["false"])[-1].lower() not in ("false", "0", "no")
@@ -141,19 +158,3 @@ def seed_list(text: str) -> list[int]:
     if doubled:
         raise ConfigError(f"--seeds '{text}': seed {doubled[0]} is there twice")
     return seeds
-
-
-def without(words: list[str], names: Iterable[str]) -> list[str]:
-    """The command line without some options and their values (to hand the rest on to a child)."""
-    names = set(names)
-    kept: list[str] = []
-    queue = list(words)
-    while queue:
-        word = queue.pop(0)
-        name, equals, _ = word[2:].partition("=")
-        if word.startswith("--") and name in names:
-            if not equals and queue and not queue[0].startswith("--"):
-                queue.pop(0)
-            continue
-        kept.append(word)
-    return kept

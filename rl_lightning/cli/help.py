@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from importlib import metadata
 
 from rl_lightning.cli.desk_help import TEXTS as DESK
 
@@ -251,13 +250,6 @@ Versions, device, cores, memory and extras, what is known not to fit together, a
 }
 
 
-def version() -> str:
-    try:
-        return metadata.version("rl-lightning")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
-
-
 def overview() -> str:
     return OVERVIEW
 
@@ -296,9 +288,9 @@ def class_help(path: str, prefix: str, note: str = "") -> str:
 
 def _named_classes(words: list[str]) -> dict[str, str]:
     """The model and data class of the configs and flags on a command line."""
-    from rl_lightning.cli.compose import compose
     from rl_lightning.cli.flags import parse
     from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
+    from rl_lightning.runs.config.compose import compose
 
     words = [word for word in words if word not in ("-h", "--help")]
     parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit")

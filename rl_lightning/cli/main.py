@@ -14,6 +14,7 @@ from rl_lightning.cli import help as texts
 from rl_lightning.cli.flags import normalize
 from rl_lightning.cli.process import quiet
 from rl_lightning.errors import ConfigError, ResumeError, RLError
+from rl_lightning.version import version
 
 # command -> module : function, each `(argv: list[str]) -> int`
 COMMANDS = {
@@ -102,7 +103,7 @@ def dispatch(words: list[str]) -> int:
         print(texts.command(words[1]) if len(words) > 1 and words[1] in COMMANDS else texts.overview())
         return 0
     if command in ("-V", "--version", "version"):
-        print(f"rl_lightning {texts.version()}")
+        print(f"rl_lightning {version()}")
         return 0
     if command not in COMMANDS:
         from rl_lightning.experiments.names import did_you_mean

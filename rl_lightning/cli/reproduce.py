@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rl_lightning.cli.compose import Config, compose
-from rl_lightning.cli.fit import check_imports, parse_config, start_record
 from rl_lightning.cli.flags import parse
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.record import FIRST_CONFIG
 from rl_lightning.experiments.reproduce import circumstances, continuations, first_difference, first_row
 from rl_lightning.experiments.runs import Run, claim, resolve
 from rl_lightning.redaction import redact
+from rl_lightning.runs.config.compose import Config, compose
+from rl_lightning.runs.config.parsing import check_imports, parse_config
+from rl_lightning.runs.engine.folder import start_record
 
 if TYPE_CHECKING:
-    from rl_lightning.cli.lightning import RLCLI
+    from rl_lightning.runs.config.build import RLCLI
 
 
 class Span(NamedTuple):
@@ -45,9 +46,9 @@ def reproduce(words: list[str]) -> int:
         raise ConfigError("rl reproduce takes one run; see them with: rl list")
     wanted = max(parsed.integer("env_steps", 0), parsed.integer("updates", 0))
     run = resolve(parsed.words[0])
-    record = run.read()
-    check_imports(record, parsed)
-    cli = parse_config(settings(run, record), parsed)
+    record, request = run.read(), parsed.request()
+    check_imports(record, request)
+    cli = parse_config(settings(run, record), request)
     saved = cli.plain()
     cli.build()
     span = span_of(run, record, cli.datamodule.clock, wanted)
@@ -58,7 +59,7 @@ def reproduce(words: list[str]) -> int:
             flush=True,
         )
     again = claim(None, f"{run.name}-again")
-    start_record(again, cli, saved, parsed)
+    start_record(again, saved, request)
     code = train_until(cli, again, span.stop)
     return code or compare(run, again, record, span, cli.datamodule.schedule.now)
 
@@ -101,7 +102,7 @@ def span_of(run: Run, record: dict[str, Any], clock: str, wanted: int) -> Span:
 
 def train_until(cli: RLCLI, again: Run, stop: int) -> int:
     from rl_lightning.callbacks.control import StopAt
-    from rl_lightning.cli.training import Training
+    from rl_lightning.runs.engine.training import Training
 
     training = Training(cli, again, redact(cli.plain()))
     training.trainer.callbacks.insert(0, StopAt(stop))  # type: ignore[attr-defined]

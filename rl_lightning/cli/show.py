@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rl_lightning.cli.compose import compose, find, inline, shipped
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.listing import group_rows, live, run_rows, show_rows
 from rl_lightning.errors import ConfigError, RLError
@@ -17,6 +16,7 @@ from rl_lightning.experiments.defaults import changed
 from rl_lightning.experiments.index import Index, Listed
 from rl_lightning.experiments.runs import resolve
 from rl_lightning.experiments.stats_table import Table, aligned, plain, printable, shown
+from rl_lightning.runs.config.compose import compose, find, inline, shipped
 
 
 def show(words: list[str]) -> int:

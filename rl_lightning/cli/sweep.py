@@ -10,8 +10,6 @@ from typing import Any
 
 import yaml
 
-from rl_lightning.cli import yaml_io
-from rl_lightning.cli.compose import Config, fill_variables, find
 from rl_lightning.cli.flags import Parsed, parse
 from rl_lightning.cli.sweep_config import check_config, config_of, first_point
 from rl_lightning.errors import ConfigError
@@ -22,6 +20,8 @@ from rl_lightning.experiments.sweep.jobs import PlannedRun
 from rl_lightning.experiments.sweep.outcome import replace_text, summary, write_best, write_table
 from rl_lightning.experiments.sweep.study import SweepTrial, TrialLedger
 from rl_lightning.redaction import redact, redacted_keys, without_secrets
+from rl_lightning.runs.config import yaml_io
+from rl_lightning.runs.config.compose import Config, fill_variables, find
 
 TAKES = (
     "config", "name", "trials", "jobs", "storage", "launcher", "launcher_options", "import", "hours", "export_best",

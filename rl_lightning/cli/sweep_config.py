@@ -6,11 +6,11 @@ import copy
 import os
 from typing import Any
 
-from rl_lightning.cli.compose import Config, compose, find, inline, merge, normalize
 from rl_lightning.cli.flags import Parsed
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.sweep.definition import SweepDefinition
 from rl_lightning.experiments.sweep.keys import CONFIG, full_key, nested
+from rl_lightning.runs.config.compose import Config, compose, find, inline, merge, normalize
 
 
 def first_point(definition: SweepDefinition) -> dict[str, Any]:
@@ -43,19 +43,19 @@ def config_of(definition: SweepDefinition, params: dict[str, Any], seed: int) ->
 
 def check_config(config: Config, parsed: Parsed) -> None:
     """Refuses a config that training would refuse, before anything is made."""
-    from rl_lightning.cli.fit import parse_config
+    from rl_lightning.runs.config.parsing import parse_config
 
     if "stages" not in config:
-        parse_config(config, parsed)
+        parse_config(config, parsed.request())
         return
-    from rl_lightning.cli.pipelines import refuse_names
     from rl_lightning.pipeline.plan import make_plan, set_key
+    from rl_lightning.runs.engine.pipelines import refuse_names
 
     for job in make_plan(config, refuse_names):
         stage = copy.deepcopy(job.config)
         for dotted, source in job.takes.items():
             set_key(stage, dotted, f"product of {source}")
-        parse_config(stage, parsed)
+        parse_config(stage, parsed.request())
 
 
 def _configs(value: Any) -> list[str]:

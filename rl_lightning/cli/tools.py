@@ -44,7 +44,7 @@ def list_things(words: list[str]) -> int:
 
 def config_rows() -> list[dict[str, Any]]:
     """Name and first comment line of every shipped config."""
-    from rl_lightning.cli.compose import shipped
+    from rl_lightning.runs.config.compose import shipped
 
     rows = []
     for name, path in shipped().items():

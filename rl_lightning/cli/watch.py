@@ -105,7 +105,7 @@ def status_line(run: Run) -> str:
 
 def progress(run: Run, record: dict[str, Any]) -> tuple[str, float, float | None]:
     """The run's clock, where it stands, and its budget."""
-    from rl_lightning.cli.compose import compose
+    from rl_lightning.runs.config.compose import compose
 
     try:
         budgets = compose([str(run.config_file)]).get("run") or {}

@@ -13,6 +13,7 @@ from rl_lightning.errors import DataError, ResumeError
 from rl_lightning.experiments.metrics_file import ALIASES, header, lower_is_better, real_name
 from rl_lightning.experiments.plot import Band, Curve, read_curve, save_bands, short
 from rl_lightning.experiments.settings import read_settings, setting, varying
+from rl_lightning.experiments.stats_table import COLUMNS
 from rl_lightning.functional import scores
 
 if TYPE_CHECKING:
@@ -21,38 +22,6 @@ if TYPE_CHECKING:
 LAST = 10
 POINTS = 200  # of a band
 # One row per metric and group; the columns of CSV and JSON.
-COLUMNS = (
-    "metric", "name", "task", "runs", "over", "last10", "best", "iqm", "iqm_low", "iqm_high", "median",
-    "optimality_gap", "auc", "steps_to_threshold", "reached", "improvement", "improvement_low", "improvement_high",
-)  # fmt: skip
-
-
-@dataclass
-class Arm:
-    """One group of runs and what one metric did in it.
-
-    Args:
-        name: As the user called it.
-        curves: One per run.
-        tasks: Env or data set of each run.
-    """
-
-    name: str
-    curves: list[Curve]
-    tasks: list[str]
-
-    @property
-    def seeds(self) -> bool:
-        """Whether its spread is one over runs; that of a single run is over its last evaluations."""
-        return len(self.curves) > 1
-
-    def sample(self) -> dict[str, list[float]]:
-        """The scores that statistics are made of, by task."""
-        if not self.seeds:
-            return {self.tasks[0]: self.curves[0].y[-LAST:]}
-        found: dict[str, list[float]] = {}
-        for curve, task in zip(self.curves, self.tasks, strict=True):
-            found.setdefault(task, []).append(scores.last_mean(curve.y, LAST))
         return found
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rl_lightning.errors import DataError
 from rl_lightning.experiments.stats_table import (
+    COLUMNS,
     Table,
     from_dicts,
     plain,
@@ -33,8 +34,6 @@ TEXT_COLUMNS = ("metric", "name", "task", "over", "reached", "status", "algorith
 
 def export(result: Comparison, form: str) -> str:
     """A comparison in one of FORMATS. CSV and JSON hold full numbers, the other two what people read."""
-    from rl_lightning.experiments.compare import COLUMNS
-
     if form == "csv":
         return to_csv(from_dicts(result.rows, COLUMNS))
     if form == "json":

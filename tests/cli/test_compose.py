@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rl_lightning.cli import compose as composing
-from rl_lightning.cli.compose import choose_classes, compose, merge
 from rl_lightning.errors import ConfigError
+from rl_lightning.runs.config import compose as composing
+from rl_lightning.runs.config.compose import choose_classes, compose, merge
 
 PPO = "rl_lightning.algorithms.ppo.PPO"
 

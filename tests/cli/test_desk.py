@@ -167,7 +167,7 @@ def test_a_shipped_pipeline_differs_from_itself_in_nothing(rl: Rl, workdir: Path
     """Its stages are held against those of the shipped one, not against the bare names of their configs."""
     import yaml
 
-    from rl_lightning.cli.compose import compose, find, inline
+    from rl_lightning.runs.config.compose import compose, find, inline
 
     folder = workdir / "lightning_logs/p"
     folder.mkdir(parents=True)

@@ -6,7 +6,7 @@ import torch
 
 from rl_lightning.buffers.ring import Replay
 from rl_lightning.buffers.sequence import SequenceReplay, row_bytes
-from rl_lightning.cli.dry_run import size_of
+from rl_lightning.runs.engine.dry_run import size_of
 from rl_lightning.types import EnvSpec
 
 PIXELS = EnvSpec(

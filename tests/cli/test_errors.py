@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rl_lightning.cli.explain import explain
+from rl_lightning.runs.config.explain import explain
 
 from .conftest import Rl
 

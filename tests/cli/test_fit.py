@@ -141,7 +141,7 @@ def test_plot(here: Path, rl: Rl) -> None:
 
 
 def test_dry_run_trains_nothing(rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rl_lightning.cli import probe
+    from rl_lightning.runs.engine import probe
 
     monkeypatch.setattr(probe, "SECONDS", 0.05)
     words = [

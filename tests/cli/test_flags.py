@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rl_lightning.cli.flags import RUN_KEYS, normalize, parse, seed_list, without
+from rl_lightning.cli.flags import RUN_KEYS, normalize, parse, seed_list
 from rl_lightning.errors import ConfigError
+from rl_lightning.runs.engine.group import without
 
 OPTIONS = {"takes": ("config", "jobs"), "switches": ("dry_run",), "config": True, "command": "fit"}
 

@@ -11,10 +11,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rl_lightning.cli import yaml_io
-from rl_lightning.cli.compose import check_keys, choose_classes, fill_variables, merge, normalize
 from rl_lightning.cli.flags import parse, seed_list
 from rl_lightning.errors import ConfigError
+from rl_lightning.runs.config import yaml_io
+from rl_lightning.runs.config.compose import check_keys, choose_classes, fill_variables, merge, normalize
 
 from .conftest import CARTPOLE
 
@@ -141,7 +141,7 @@ def test_many_mutated_configs(path: tuple[str, ...], value: Any, flags: list[str
 
 
 def parse_or_refuse(path: tuple[str, ...], value: Any, flags: list[str]) -> None:
-    from rl_lightning.cli.lightning import RLCLI, allow_imports
+    from rl_lightning.runs.config.build import RLCLI, allow_imports
 
     allow_imports([])
     try:

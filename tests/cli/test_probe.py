@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_lightning.cli import probe
-from rl_lightning.cli.probe import Pace, Tick, expected, line_of, measured
+from rl_lightning.runs.engine import probe
+from rl_lightning.runs.engine.probe import Pace, Tick, expected, line_of, measured
 
 from .conftest import Rl
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rl_lightning.cli.compose import compose, fill_variables
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.runs import Run
 from rl_lightning.redaction import REDACTED
+from rl_lightning.runs.config.compose import compose, fill_variables
 
 from .conftest import CARTPOLE, Rl
 

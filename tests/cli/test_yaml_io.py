@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_lightning.cli import yaml_io
 from rl_lightning.errors import ConfigError
+from rl_lightning.runs.config import yaml_io
 
 REFUSED = {
     "duplicate": ("a: 1\nb: 2\na: 3\n", "key 'a' is there twice"),

@@ -12,8 +12,8 @@ from ddp.support import fit, pair
 from rl_lightning import ranks
 from rl_lightning.callbacks.checkpoint import check_generation
 from rl_lightning.callbacks.generations import Generations, read_file
-from rl_lightning.cli.start import start_from
 from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.runs.engine.start import start_from
 
 CASES = {
     "ppo": BY_NAME["ppo-continuous"].but(data={"normalize_rewards": True}, model={"normalize_obs": True}),

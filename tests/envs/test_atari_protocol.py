@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_lightning.cli.compose import compose
-from rl_lightning.cli.fit import parse_config
-from rl_lightning.cli.flags import parse
 from rl_lightning.envs.make import EnvConfig, describe, make_env, make_envs
 from rl_lightning.envs.record import EpisodeRecord, chain
 from rl_lightning.envs.transforms import AtariFrames, AtariPreset
 from rl_lightning.envs.wrappers import FireReset, LifeLoss, SignReward
+from rl_lightning.runs.config.compose import compose
+from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.request import Request
 
 pytest.importorskip("ale_py")
 
@@ -31,7 +31,7 @@ WHOLE = [
 
 
 def env_of(*names: str) -> EpisodeRecord:
-    cli = parse_config(compose(names), parse([], config=True))
+    cli = parse_config(compose(names), Request())
     cli.build(meta=True)
     return make_env(cli.datamodule.env)
 

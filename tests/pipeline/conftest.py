@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from resume.support import logs, rl
 
-from rl_lightning.cli import pipelines
+from rl_lightning.runs.engine import pipelines
 
 __all__ = ["logs", "rl"]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rl_lightning.cli.compose import compose
-from rl_lightning.cli.flags import Parsed
 from rl_lightning.experiments.changes import differences
 from rl_lightning.experiments.record import config_hash
 from rl_lightning.experiments.results import append_result
 from rl_lightning.experiments.runs import Run, logs_root
 from rl_lightning.pipeline.moved import at_home
 from rl_lightning.redaction import redact
+from rl_lightning.runs.config.compose import compose
+from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.request import Request
 
 
 class Evaluated(NamedTuple):
@@ -27,16 +28,14 @@ class Evaluated(NamedTuple):
     config_hash: str
 
 
-def evaluated(run: Run, cli: Any, parsed: Parsed) -> Evaluated:
+def evaluated(run: Run, cli: Any, request: Request) -> Evaluated:
     """Budgets and cadences are no part of it: an evaluation has none, and its episodes are counted."""
     own = str(run.read().get("config_hash", ""))
-    if not parsed.config_flags and not parsed.all("config"):
+    if not request.overrides and not request.overlays:
         return Evaluated([], own)
-    from rl_lightning.cli.fit import parse_config
-
     # Resolved anew: an older run's file lacks options that were added since, and those are no changes.
     base = at_home(compose([str(run.config_file)]), run.folder)
-    trained = redact(parse_config(base, replace(parsed, config_flags=[])).plain())
+    trained = redact(parse_config(base, replace(request, overrides=[])).plain())
     used = {**redact(cli.plain()), "run": trained["run"]}
     same = config_hash(used) == config_hash(trained)
     return Evaluated(differences(trained, used), own if same else config_hash(used))

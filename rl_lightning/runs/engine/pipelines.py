@@ -1,86 +1,90 @@
-"""`rl fit` and `rl resume` of a config with stages."""
+"""A config with stages: fitted, shown and resumed."""
 
 from __future__ import annotations
 
 import copy
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from rl_lightning import ranks
-from rl_lightning.cli.compose import Config, find, inline
-from rl_lightning.cli.fit import (
-    check_running,
-    forget,
-    is_first,
-    join,
-    parse_config,
-    start_record_of,
-    stem_of,
-    write_config,
-)
-from rl_lightning.cli.flags import Parsed
-from rl_lightning.cli.meet import alone, meet
-from rl_lightning.cli.provide import provide_data
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name
 from rl_lightning.experiments.runs import Run, claim, logs_root, shelf
 from rl_lightning.pipeline.plan import Job, choose, make_plan, set_key
 from rl_lightning.pipeline.run import Pipeline
 from rl_lightning.redaction import redact, redact_words
+from rl_lightning.runs.config.compose import Config, find, inline
+from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.engine.fit import stem_of
+from rl_lightning.runs.engine.folder import (
+    check_running,
+    forget,
+    is_first,
+    join,
+    start_record_of,
+    write_config,
+)
+from rl_lightning.runs.engine.meet import alone, meet
+from rl_lightning.runs.recording.missing import provide_data
+from rl_lightning.runs.request import Request
 
 if TYPE_CHECKING:
-    from rl_lightning.cli.lightning import RLCLI
+    from rl_lightning.runs.config.build import RLCLI
 
 
-def fit_pipeline(config: Config, parsed: Parsed, names: list[str]) -> int:
-    pipeline, flags = override(inline(config, find(names[0]).parent), parsed)
-    parsed.values["small"] = [str(parsed.has("debug"))]
+def fit_pipeline(config: Config, request: Request, names: list[str]) -> int:
+    pipeline, flags = override(inline(config, find(names[0]).parent), request)
     jobs = make_plan(pipeline, refuse_names)
-    if parsed.has("print_config") or parsed.has("dry_run"):
-        return show(jobs, parsed, flags)
-    choose(jobs, parsed.get("from"), parsed.get("only"))  # before a folder is claimed for nothing
-    check_stages(jobs, parsed, flags)
-    given = [flag.partition("=")[2] for flag in parsed.config_flags if flag.startswith("--run.name=")]
+    choose(jobs, request.begin, request.only)  # before a folder is claimed for nothing
+    check_stages(jobs, request, flags)
+    given = [flag.partition("=")[2] for flag in request.overrides if flag.startswith("--run.name=")]
     name = given[-1] if given else config.get("name")
     meet()
     stem = stem_of(names, config)
 
     def claimed() -> str:
-        return str(open_run(check_run_name(str(name)) if name else None, stem, pipeline, parsed).folder)
+        return str(open_run(check_run_name(str(name)) if name else None, stem, pipeline, request).folder)
 
     fresh = is_first() and not (name and (logs_root() / str(name)).exists())
     run = join() or Run(Path(ranks.decide(claimed)))
     try:
         with alone(run):
-            return run_jobs(run, jobs, parsed, flags)
+            return run_jobs(run, jobs, request, flags)
     except BaseException:
         forget(run, fresh)
         raise
 
 
-def resume_pipeline(run: Run, config: Config, parsed: Parsed) -> int:
-    pipeline, given = override(config, parsed)
+def show_pipeline(config: Config, request: Request, names: list[str], sizes: bool) -> int:
+    """Every stage, resolved; with `sizes` as shapes and bytes."""
+    pipeline, flags = override(inline(config, find(names[0]).parent), request)
+    return show(make_plan(pipeline, refuse_names), request, flags, sizes)
+
+
+def resume_pipeline(run: Run, config: Config, request: Request) -> int:
+    pipeline, given = override(config, request)
     begun: dict[str, list[str]] = run.read().get("flags") or {}
     flags = {key: [*begun.get(key, []), *given.get(key, [])] for key in {"", *begun, *given}}
     jobs = make_plan(pipeline, refuse_names)
-    parsed.values["small"] = [str(run.read().get("debug", False))]
-    check_stages(jobs, parsed, flags)
-    return run_jobs(run, jobs, parsed, flags)
+    request = replace(request, small=bool(run.read().get("debug", False)))
+    check_stages(jobs, request, flags)
+    return run_jobs(run, jobs, request, flags)
 
 
 def refuse_names(name: str) -> Config:
     raise ConfigError(f"stage config '{name}' was not found when the run was made")
 
 
-def override(config: Config, parsed: Parsed) -> tuple[Config, dict[str, list[str]]]:
+def override(config: Config, request: Request) -> tuple[Config, dict[str, list[str]]]:
     """Applies --stages.NAME.takes.KEY; returns the flags of each stage, those for all under ''."""
     flags: dict[str, list[str]] = {"": []}
     stages = {stage.get("name"): stage for stage in config["stages"] if isinstance(stage, dict)}
-    for flag in parsed.config_flags:
+    for flag in request.overrides:
         key, _, value = flag[2:].partition("=")
         head, *rest = key.split(".")
         if head != "stages":
@@ -101,19 +105,18 @@ def override(config: Config, parsed: Parsed) -> tuple[Config, dict[str, list[str
     return config, flags
 
 
-def show(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
-    """Every stage, resolved; with --dry_run also its shapes and sizes."""
-    from rl_lightning.cli.dry_run import describe
+def show(jobs: list[Job], request: Request, flags: dict[str, list[str]], sizes: bool) -> int:
+    from rl_lightning.runs.engine.dry_run import describe
 
-    for job, cli in parsed_stages(jobs, parsed, flags):
+    for job, cli in parsed_stages(jobs, request, flags):
         print(f"# stage {job.key}" + "".join(f" · {key} from {source}" for key, source in job.takes.items()))
         plain = yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip()
-        print((describe(cli, [], probe=not job.takes) if parsed.has("dry_run") else plain) + "\n")
+        print((describe(cli, [], probe=not job.takes) if sizes else plain) + "\n")
     return 0
 
 
 def parsed_stages(
-    jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]
+    jobs: list[Job], request: Request, flags: dict[str, list[str]]
 ) -> Iterator[tuple[Job, RLCLI]]:
     """Each stage once: a later cycle differs in its budget and its products alone."""
     first: dict[str, Job] = {}
@@ -123,15 +126,15 @@ def parsed_stages(
         config = copy.deepcopy(job.config)
         for dotted, source in job.takes.items():
             set_key(config, dotted, f"product of {source}")
-        yield job, parse_config(config, stage_flags(parsed, job, flags), parsed.has("small"))
+        yield job, parse_config(config, stage_request(request, job, flags))
 
 
-def check_stages(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> None:
+def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]]) -> None:
     """Refuses what the last stage would refuse before the first one has run for hours."""
-    from rl_lightning.cli.places import check_places
     from rl_lightning.envs.registry import find_suite
+    from rl_lightning.runs.config.places import check_places
 
-    for _, cli in parsed_stages(jobs, parsed, flags):
+    for _, cli in parsed_stages(jobs, request, flags):
         cli.refuse_redacted()
         check_places(cli.config.trainer, cli.flags)
         env = cli.data_arguments().get("env")
@@ -139,18 +142,18 @@ def check_stages(jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -
             find_suite(env.id)
 
 
-def stage_flags(parsed: Parsed, job: Job, flags: dict[str, list[str]]) -> Parsed:
-    return Parsed(parsed.words, parsed.values, [*flags[""], *flags.get(job.stage, [])], parsed.raw)
+def stage_request(request: Request, job: Job, flags: dict[str, list[str]]) -> Request:
+    return replace(request, overrides=[*flags[""], *flags.get(job.stage, [])])
 
 
-def open_run(name: str | None, stem: str, pipeline: Config, parsed: Parsed) -> Run:
+def open_run(name: str | None, stem: str, pipeline: Config, request: Request) -> Run:
     """A claimed folder with the whole pipeline in its config.yaml. A run of this name goes on if nothing differs."""
     if name is not None and (logs_root() / name / "pipeline.json").is_file():
         check_running(Run(logs_root() / name), Run(logs_root() / name).read())
         return Run(logs_root() / name)  # started again: what is done is skipped, what has changed is told of
     run = claim(name, stem)
     write_config(run, pipeline)
-    start_record_of(run, pipeline, parsed, kind="pipeline")
+    start_record_of(run, pipeline, request, kind="pipeline")
     return run
 
 
@@ -158,13 +161,13 @@ def find_checkpoint(folder: Path, which: str) -> Path:
     return Run(folder).checkpoint(which)
 
 
-def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[str]]) -> int:
+def run_jobs(run: Run, jobs: list[Job], request: Request, flags: dict[str, list[str]]) -> int:
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())
     for job in jobs:
         job.flags = [*flags[""], *flags.get(job.stage, [])]
 
     def fit(job: Job, folder: Path, config: Config, before: Path | None, title: str) -> int:
-        return fit_stage(Run(folder), config, stage_flags(parsed, job, flags), before, title)
+        return fit_stage(Run(folder), config, stage_request(request, job, flags), before, title)
 
     def say(text: str) -> None:
         if is_first():
@@ -174,12 +177,12 @@ def run_jobs(run: Run, jobs: list[Job], parsed: Parsed, flags: dict[str, list[st
     begun = read_text(run.folder / "pipeline.json")
     # Flags belong to the run, the newest last: its resumption has them too.
     shown = {stage: redact_words(given) for stage, given in flags.items()}
-    kept = {"status": "failed", "flags": shown, "debug": parsed.has("small")}
+    kept = {"status": "failed", "flags": shown, "debug": request.small}
     before = {key: run.read().get(key, kept[key]) for key in kept}
     if is_first():
         run.update(**kept | {"status": "running"}, pid=os.getpid(), host=os.uname().nodename)
     try:
-        code = pipeline.run(parsed.get("from"), parsed.get("only"))
+        code = pipeline.run(request.begin, request.only)
         kept["status"] = "interrupted" if code else "finished"
     except KeyboardInterrupt:
         kept["status"] = "interrupted"
@@ -199,12 +202,12 @@ def read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def fit_stage(run: Run, config: Config, parsed: Parsed, before: Path | None, title: str) -> int:
+def fit_stage(run: Run, config: Config, request: Request, before: Path | None, title: str) -> int:
     """Trains one stage in its folder, going on from its own checkpoints if there are any."""
-    from rl_lightning.cli.start import newest, start_from
-    from rl_lightning.cli.training import Training
+    from rl_lightning.runs.engine.start import newest, start_from
+    from rl_lightning.runs.engine.training import Training
 
-    cli = parse_config(config, parsed, parsed.has("small"))
+    cli = parse_config(config, request)
     saved: dict[str, Any] = cli.plain()
     if any(run.generations()):
         start = start_from(str(newest(run)), "exact")
@@ -216,5 +219,5 @@ def fit_stage(run: Run, config: Config, parsed: Parsed, before: Path | None, tit
     cli.build()
     if is_first():
         write_config(run, saved)
-        start_record_of(run, saved, parsed)
-    return Training(cli, run, redact(saved), parsed.has("debug"), start, title).fit()
+        start_record_of(run, saved, request)
+    return Training(cli, run, redact(saved), request.debug, start, title).fit()

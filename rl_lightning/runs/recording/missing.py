@@ -29,7 +29,7 @@ def provide_data(config: Any) -> None:
         while not path.exists():  # the first rank is recording
             time.sleep(1.0)
         return
-    from rl_lightning.cli.data_make import make
+    from rl_lightning.runs.recording.record_dataset import DatasetRequest, described, record_dataset
 
     print(f"{name} is not here yet; recording it: rl data make {name}", flush=True)
-    make([name])
+    print(described(name, *record_dataset(DatasetRequest(name))), flush=True)

@@ -21,15 +21,15 @@ from rl_lightning.callbacks.generations import read_meta
 from rl_lightning.callbacks.loggers import Titles, close_loggers, log_hyperparams
 from rl_lightning.callbacks.progress import clock_time
 from rl_lightning.callbacks.warm import ResetLR, WarmOptimizers
-from rl_lightning.cli.compose import Config
-from rl_lightning.cli.lightning import RLCLI
-from rl_lightning.cli.start import Start, load_weights
 from rl_lightning.datasets.places import READABLE
 from rl_lightning.errors import DivergedError, EnvError, RLError
 from rl_lightning.experiments.plot import short
 from rl_lightning.experiments.runs import Run, logs_root
 from rl_lightning.interrupt import EXIT, BlockAbandoned
 from rl_lightning.redaction import redact
+from rl_lightning.runs.config.build import RLCLI
+from rl_lightning.runs.config.compose import Config
+from rl_lightning.runs.engine.start import Start, load_weights
 
 
 def clock_of(generation: Path, clock: str) -> int:

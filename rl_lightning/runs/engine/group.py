@@ -8,14 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
-from rl_lightning.cli.fit import GROUP_SEEDS
-from rl_lightning.cli.flags import parse, without
-from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
 from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.names import check_run_name
 from rl_lightning.experiments.runs import Run, fresh_name, group_of, logs_root
+from rl_lightning.runs.engine.folder import GROUP_SEEDS
 
 RL = [sys.executable, "-m", "rl_lightning.cli"]
 
@@ -40,9 +39,8 @@ def run_group(words: list[str], name: str | None, stem: str, seeds: list[int], j
     return finish(group, members, commands, jobs)
 
 
-def resume_group(group: str, runs: list[Run], words: list[str]) -> int:
+def resume_group(group: str, runs: list[Run], words: list[str], jobs: int) -> int:
     """Goes on with every seed that is not finished, and begins those that never were; flags go to all of them."""
-    parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="resume")
     records = {run.name: run.read() for run in runs}
     first = next(iter(records.values()))
     seeds = first.get("group_seeds")
@@ -57,7 +55,7 @@ def resume_group(group: str, runs: list[Run], words: list[str]) -> int:
             commands[seed] = [*RL, "fit", *begun, *rest, "--name", name, "--seed_everything", str(seed)]
         elif rest or records[name].get("status") != "finished":
             commands[seed] = [*RL, "resume", name, *rest]
-    return finish(group, members, commands, parsed.integer("jobs", 1))
+    return finish(group, members, commands, jobs)
 
 
 def finish(group: str, members: dict[int, str], commands: dict[int, list[str]], jobs: int) -> int:
@@ -134,3 +132,19 @@ def summary(group: str, members: dict[int, str]) -> str:
             low, high = bootstrap_interval(values, statistic=mean)
             lines.append(f"  {label:8} mean {mean(values):.1f}, 95 % interval {low:.1f} to {high:.1f}")
     return "\n".join([*lines, f"  rl plot {group} draws them"])
+
+
+def without(words: list[str], names: Iterable[str]) -> list[str]:
+    """The command line without some options and their values (to hand the rest on to a child)."""
+    names = set(names)
+    kept: list[str] = []
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        name, equals, _ = word[2:].partition("=")
+        if word.startswith("--") and name in names:
+            if not equals and queue and not queue[0].startswith("--"):
+                queue.pop(0)
+            continue
+        kept.append(word)
+    return kept

@@ -22,16 +22,16 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rl_lightning.algorithms.ddp import AveragingDDP
 from rl_lightning.algorithms.module import RLModule
 from rl_lightning.callbacks.loggers import LogConfig
-from rl_lightning.cli.compose import Config, check_specs, choose_classes
-from rl_lightning.cli.explain import explain
-from rl_lightning.cli.places import LATE, check_places, given, made_in
-from rl_lightning.cli.ranges import check_ranges
 from rl_lightning.data.module import RLData
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.experiments.catalog import registry
 from rl_lightning.heap import keep_pages
 from rl_lightning.redaction import REDACTED, redact, redacted_keys
 from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.runs.config.compose import Config, check_specs, choose_classes
+from rl_lightning.runs.config.explain import explain
+from rl_lightning.runs.config.places import LATE, check_places, given, made_in
+from rl_lightning.runs.config.ranges import check_ranges
 
 # What a config may name. Not all of torch or lightning: torch.hub would run what it is given.
 ALLOWED = [

@@ -10,9 +10,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from rl_lightning.callbacks import Control, Phases
 from rl_lightning.callbacks.progress import clock_time
-from rl_lightning.cli.lightning import RLCLI
 from rl_lightning.errors import RLError
 from rl_lightning.experiments.plot import short
+from rl_lightning.runs.config.build import RLCLI
 
 SECONDS = 3.0
 FEW_STEPS = 500  # random ones before learning, in place of all of them

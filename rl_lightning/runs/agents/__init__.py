@@ -1,0 +1,1 @@
+"""A finished agent: loaded, asked for actions, scored."""

@@ -1,0 +1,83 @@
+"""An agent as a run left it: model and data built from the run's config, weights from a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rl_lightning.errors import ResumeError
+from rl_lightning.experiments.runs import Run
+from rl_lightning.pipeline.moved import at_home
+from rl_lightning.runs.config.compose import compose
+from rl_lightning.runs.config.parsing import check_imports, parse_config
+from rl_lightning.runs.request import Request
+
+if TYPE_CHECKING:
+    from rl_lightning.runs.config.build import RLCLI
+
+
+class Agent(NamedTuple):
+    """A built model with its data, and where its weights came from."""
+
+    cli: RLCLI
+    run: Run | None
+    title: str
+
+
+def load_agent(run: Run | None, request: Request, which: str = "best", episodes: int | None = None) -> Agent:
+    """The agent of a run (its config, then the request's) with a checkpoint's weights; or a config's own.
+
+    Args:
+        run: The run, or the last stage of a pipeline; null: the overlays are the config.
+        request: Overlays, overrides, imports and the checkpoint.
+        which: The checkpoint where the request names none.
+        episodes: Of each evaluation; null: as the run has it.
+    """
+    checkpoint = None
+    if run is not None:
+        check_imports(run.read(), request)
+        checkpoint = run.checkpoint(request.checkpoint or which)
+    base = [str(run.config_file)] if run is not None else []
+    config = compose([*base, *request.overlays])
+    cli = parse_config(config if run is None else at_home(config, run.folder), request)
+    if episodes:
+        cli.config.run.eval_episodes = episodes
+    cli.build()
+    if checkpoint is not None:
+        load_weights(cli.model, checkpoint)
+    if run is not None and checkpoint is not None:
+        name = (
+            f"{run.name} · {checkpoint.parent.name if checkpoint.name == 'model.ckpt' else checkpoint.name}"
+        )
+    else:
+        name = f"{request.overlays[-1]}, untrained"
+    return Agent(cli, run, f"{name} · {type(cli.model).__name__} on {cli.datamodule.spec.env_id}")
+
+
+def load_weights(model: Any, path: Path) -> None:
+    """Weights only: plain tensors, never code."""
+    import pickle
+
+    import torch
+
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        weights = state["state_dict"]
+    except (
+        OSError,
+        EOFError,
+        RuntimeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        pickle.UnpicklingError,
+    ) as error:
+        if isinstance(error, pickle.UnpicklingError) and "Weights only" in str(error):
+            raise ResumeError(f"{path}: holds more than weights and plain values; refused") from error
+        raise ResumeError(f"{path}: is damaged or no checkpoint ({type(error).__name__})") from error
+    try:
+        model.load_state_dict(weights)
+    except (RuntimeError, AttributeError, TypeError) as error:
+        lines = [line.strip() for line in str(error).splitlines()[1:3]] or [str(error)]
+        text = f"{path}: does not fit this {type(model).__name__}. Was the network or env changed?"
+        raise ResumeError(f"{text}\n{lines[0][:200]}") from error

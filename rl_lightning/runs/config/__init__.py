@@ -1,0 +1,1 @@
+"""From names, files and overrides to data, model and Trainer."""

@@ -1,0 +1,4 @@
+"""The top level of a config."""
+
+GROUPS = ("model", "data", "run", "trainer", "log")
+TOP = (*GROUPS, "seed_everything", "threads", "ckpt_path", "resume_mode")

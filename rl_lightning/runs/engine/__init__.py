@@ -1,0 +1,1 @@
+"""From a built config to a finished run folder."""

@@ -1,0 +1,119 @@
+"""A new run: named, built, recorded and trained."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.names import check_run_name, slug
+from rl_lightning.experiments.runs import Run, claim, logs_root
+from rl_lightning.redaction import redact
+from rl_lightning.runs.config.compose import Config
+from rl_lightning.runs.engine.folder import claim_once, forget, is_first, join, start_record
+from rl_lightning.runs.engine.meet import alone, meet
+from rl_lightning.runs.recording.missing import provide_data
+from rl_lightning.runs.request import Request
+
+if TYPE_CHECKING:
+    from rl_lightning.runs.config.build import RLCLI
+    from rl_lightning.runs.engine.start import Start
+
+
+def train(
+    cli: RLCLI,
+    request: Request,
+    name: str | None,
+    stem: str,
+    run: Run | None = None,
+    start: Start | None = None,
+    started: Callable[[], None] | None = None,
+) -> int:
+    """Builds, trains and closes the run's record, whatever happens."""
+    from rl_lightning.runs.config.places import check_places
+    from rl_lightning.runs.engine.training import Training
+
+    check_places(cli.config.trainer, cli.flags)
+    saved = cli.plain()
+    if request.render:
+        watch(cli, request.render)
+    budgets = (cli.config.run.env_steps, cli.config.run.updates, cli.config.run.max_time)
+    if all(budget is None for budget in budgets) and not has_phases(cli):
+        raise ConfigError("the run has no end: give it --env_steps, --updates or --max_time")
+    if start is None:
+        from rl_lightning.runs.engine.start import start_from
+
+        start = start_from(cli.config.ckpt_path, cli.config.resume_mode, request.reset_lr)
+    provide_data(cli.config)
+    cli.build()
+    meet()
+    begun, fresh = run is None, run is None and is_first()
+    if run is None:
+        run = join() or claim_once(name, stem)
+    try:
+        if fresh:
+            start_record(run, saved, request)
+        training = Training(cli, run, redact(saved), request.debug, start, started=started)
+    except BaseException:
+        forget(run, fresh)
+        raise
+    os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
+    try:
+        with alone(run) if begun else nullcontext():
+            return training.fit()
+    except BaseException:
+        forget(run, fresh)
+        raise
+
+
+def has_phases(cli: RLCLI) -> bool:
+    """Phases may end a run. They themselves see to it that they do: only with the module are their hooks known."""
+    own = cli.config.trainer.callbacks or []
+    names = [item.class_path for item in (own if isinstance(own, list) else [own])]
+    return any(name.rpartition(".")[2] == "Phases" for name in names)
+
+
+def given_name(request: Request, config: Config) -> str | None:
+    """The name that flags or config ask for, checked; None for a fresh one."""
+    named = [flag.partition("=")[2] for flag in request.overrides if flag.startswith("--run.name=")]
+    name: Any = named[-1] if named else (config.get("run") or {}).get("name")
+    return None if name is None or name == "null" else check_run_name(str(name))
+
+
+def refuse_used(name: str) -> None:
+    """Says so before torch is loaded; `claim` decides for good."""
+    if (logs_root() / name).exists():
+        claim(name, name)
+
+
+def stem_of(names: list[str], config: Config) -> str:
+    """What a fresh name is made of: the first config (a run's own gives the run's stem), or the algorithm."""
+    if not names:
+        return slug(str((config.get("model") or {}).get("class_path", "run")).rpartition(".")[2].lower())
+    path = Path(names[0])
+    if path.name in ("config.yaml", "config.yml") and path.parent.name:
+        return slug(path.parent.name).rstrip("0123456789").rstrip("-") or "run"
+    return slug(path.stem if path.suffix in (".yaml", ".yml") and path.is_file() else names[0])
+
+
+def watch(cli: RLCLI, mode: str) -> None:
+    """One env that draws itself while it trains."""
+    check_display(mode)
+    arguments = cli.data_arguments()
+    if "env" not in arguments:
+        raise ConfigError("--render: this data has no env to draw")
+    arguments.env.kwargs = {**(arguments.env.kwargs or {}), "render_mode": mode}
+    for key, value in (("num_envs", 1), ("vectorization", "sync")):
+        if key in arguments:
+            arguments[key] = value
+
+
+def check_display(mode: str) -> None:
+    if mode != "human":
+        raise ConfigError(f"--render takes human, not '{mode}'")
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        raise ConfigError("--render human: there is no display here; `rl play RUN` writes an mp4 instead")

@@ -1,0 +1,102 @@
+"""A run goes on, exactly, where it was stopped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.experiments.changes import differences
+from rl_lightning.experiments.record import note_resume
+from rl_lightning.experiments.runs import Run, resolve
+from rl_lightning.experiments.taken import check_products
+from rl_lightning.redaction import redact
+from rl_lightning.runs.config.compose import Config, compose
+from rl_lightning.runs.config.parsing import check_imports, parse_config
+from rl_lightning.runs.engine.fit import train
+from rl_lightning.runs.engine.folder import is_first, refuse_running, write_config
+from rl_lightning.runs.request import Request
+
+
+def refuse_modes(name: str, request: Request) -> None:
+    """`rl resume` goes on exactly; what else a checkpoint is good for is a new run."""
+    asked = [flag for flag in request.overrides if flag.startswith(("--resume_mode=", "--ckpt_path="))]
+    if asked and asked != ["--resume_mode=exact"]:
+        raise ConfigError(
+            f"rl resume goes on exactly, without {asked[0].partition('=')[0]}; a new run from its weights:\n"
+            f"{warm_start(resolve(name))}"
+        )
+
+
+def warm_start(run: Run, checkpoint: str | None = None) -> str:
+    """The command that begins a new run with the weights of another."""
+    source = run.folder if checkpoint is None else checkpoint
+    return f"rl fit --config {run.config_file} --ckpt_path {source} --resume_mode warm_start"
+
+
+def go_on(run: Run, request: Request) -> int:
+    record = run.read()
+    refuse_running(run, record)
+    check_imports(record, request)
+    config = compose([str(run.config_file), *request.overlays])
+    if "stages" in config:
+        from rl_lightning.runs.engine.pipelines import resume_pipeline
+
+        return resume_pipeline(run, config, request)
+    run.checkpoint(request.checkpoint or "last")
+    from rl_lightning.pipeline.moved import at_home
+
+    cli = parse_config(at_home(config, run.folder), request)
+    check_products(record.get("products"), cli.plain(), run.name)
+    keep_config = tell_changes(run, cli.plain(), request.reset_lr)
+    from rl_lightning.runs.engine.start import newest, start_from
+
+    which = request.checkpoint
+    generation = newest(run) if which in (None, "last") else run.checkpoint(which or "").parent
+    if not (generation / "meta.json").is_file():  # weights alone
+        raise ConfigError(
+            f"'{which}' holds weights, not a state to go on from exactly; a new run from them:\n"
+            f"{warm_start(run, str(run.checkpoint(which or '')))}"
+        )
+    start = start_from(str(generation), "exact", request.reset_lr)
+    return train(cli, request, run.name, run.name, run, start, keep_config)
+
+
+def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None] | None:
+    """Prints every setting that differs from the run's; what is returned keeps the new ones as its config.
+
+    To be called when all is loaded: a change that the checkpoint does not fit must leave the run as it was.
+    """
+    old = compose([str(run.config_file)])
+    changed = differences(redact(old), redact(config))
+    if not changed or not is_first():
+        return None
+    for line in changed:
+        print(f"differs from the checkpoint: {line}", file=sys.stderr)
+    rates = [line for line in changed if is_rate(line.split(":")[0].rpartition(".")[2])]
+    if rates and not reset_lr:
+        print("note: the checkpoint's learning rate stays; --reset_lr applies the new one", file=sys.stderr)
+        config = with_rates_of(old, config)
+
+    def keep() -> None:
+        in_use = differences(redact(old), redact(config))
+        if in_use:
+            note_resume(run, config, in_use)
+        write_config(run, config)
+
+    return keep
+
+
+def is_rate(name: str) -> bool:
+    return name == "lr" or name.endswith("_lr")
+
+
+def with_rates_of(old: Any, new: Any) -> Any:
+    """The new settings with the old learning rates, which are the ones in use."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return {
+        key: old[key] if is_rate(str(key)) and key in old else with_rates_of(old.get(key), value)
+        for key, value in new.items()
+    }

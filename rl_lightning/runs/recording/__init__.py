@@ -1,0 +1,1 @@
+"""Data sets recorded from policies that play."""

@@ -1,0 +1,38 @@
+"""What is asked of the engine besides a composed config. The command line and Python fill it in alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a run is to be made, resumed or loaded.
+
+    Args:
+        overrides: `--key=value`, laid over the config.
+        overlays: Configs laid over a run's own.
+        imports: Packages of the user's that the config may name.
+        command: What was typed, for the record.
+        group: Group of seeds that the run belongs to.
+        checkpoint: Which of a run's checkpoints; null: the newest, or the best where an agent is loaded.
+        begin: Stage of a pipeline to begin with.
+        only: The one stage to run.
+        render: How an env draws itself while it trains.
+        debug: Watch everything.
+        small: Make it a run of seconds, as debugging does of new ones.
+        reset_lr: The config's learning rates, not the checkpoint's.
+    """
+
+    overrides: list[str] = field(default_factory=list)
+    overlays: list[str] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+    group: str | None = None
+    checkpoint: str | None = None
+    begin: str | None = None
+    only: str | None = None
+    render: str | None = None
+    debug: bool = False
+    small: bool = False
+    reset_lr: bool = False

@@ -1,0 +1,10 @@
+"""The installed version."""
+
+from importlib import metadata
+
+
+def version() -> str:
+    try:
+        return metadata.version("rl-lightning")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
