@@ -12,40 +12,11 @@ if TYPE_CHECKING:
     from rl_lightning.experiments.compare import Comparison
 
 WIDE = 4  # with more groups than this, settings become columns
+# One row per metric and group; the columns of CSV and JSON.
 COLUMNS = (
     "metric", "name", "task", "runs", "over", "last10", "best", "iqm", "iqm_low", "iqm_high", "median",
     "optimality_gap", "auc", "steps_to_threshold", "reached", "improvement", "improvement_low", "improvement_high",
 )  # fmt: skip
-
-
-@dataclass
-class Arm:
-    """One group of runs and what one metric did in it.
-
-    Args:
-        name: As the user called it.
-        curves: One per run.
-        tasks: Env or data set of each run.
-    """
-
-    name: str
-    curves: list[Curve]
-    tasks: list[str]
-
-    @property
-    def seeds(self) -> bool:
-        """Whether its spread is one over runs; that of a single run is over its last evaluations."""
-        return len(self.curves) > 1
-
-    def sample(self) -> dict[str, list[float]]:
-        """The scores that statistics are made of, by task."""
-        if not self.seeds:
-            return {self.tasks[0]: self.curves[0].y[-LAST:]}
-        found: dict[str, list[float]] = {}
-        for curve, task in zip(self.curves, self.tasks, strict=True):
-            found.setdefault(task, []).append(scores.last_mean(curve.y, LAST))
-
-
 MOST_SETTINGS = 12
 
 
