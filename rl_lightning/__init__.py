@@ -1,20 +1,32 @@
-"""Reinforcement learning on Lightning. `load`, `find` and `compare` are imported when they are first used."""
+"""Reinforcement learning on Lightning. What is named here is imported when it is first used."""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rl_lightning.api import compare, find, load
+    from rl_lightning.api.desk import compare, find
+    from rl_lightning.api.policy import LoadedPolicy, load
+    from rl_lightning.api.run import TrainedRun, fit, resume
 
-__all__ = ["compare", "find", "load"]
+    __version__: str
+
+__all__ = ["LoadedPolicy", "TrainedRun", "__version__", "compare", "find", "fit", "load", "resume"]
+
+_HOMES = {
+    "fit": "run", "resume": "run", "TrainedRun": "run", "load": "policy", "LoadedPolicy": "policy",
+    "find": "desk", "compare": "desk",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from rl_lightning import api
+    if name == "__version__":
+        from rl_lightning.version import version
 
-        return getattr(api, name)
+        return version()
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"rl_lightning.api.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'rl_lightning' has no attribute '{name}'")
 
 

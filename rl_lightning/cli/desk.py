@@ -12,7 +12,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.experiments.index import Index
 from rl_lightning.experiments.names import did_you_mean
 from rl_lightning.experiments.select import choose, several
-from rl_lightning.experiments.stats_table import aligned, printable
+from rl_lightning.experiments.stats_table import printable
 
 if TYPE_CHECKING:
     from rl_lightning.experiments.compare import Comparison
@@ -29,7 +29,7 @@ def compare(words: list[str]) -> int:
     result, _ = compared(parsed, "compare")
     form = parsed.get("format") or "table"
     if form in ("table", "text"):
-        print(as_text(result))
+        print(str(result))
     else:
         _write(_exported(result, form), None)
     if parsed.has("plot"):
@@ -56,20 +56,6 @@ def _suffixed(path: Path, metric: str) -> Path:
     from rl_lightning.experiments.names import slug
 
     return path.with_name(f"{path.stem}-{slug(metric)}{path.suffix or '.png'}")
-
-
-def as_text(result: Comparison) -> str:
-    from rl_lightning.experiments.stats_table import improvement_table, score_tables, settings_table
-
-    tables = score_tables(result)
-    if 2 < len(result.names) <= 8:
-        tables += [improvement_table(result, metric) for metric in result.metrics]
-    if len(result.names) > 1:
-        tables.append(settings_table(result))
-    told = {note for table in tables for note in table.notes}
-    notes = [f"note: {note}" for note in result.notes if note not in told]
-    parts = [aligned(table) if table.rows else table.title for table in tables]
-    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])
 
 
 def compared(parsed: Parsed, command: str) -> tuple[Comparison, dict[str, list[Run]]]:

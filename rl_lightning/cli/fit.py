@@ -31,7 +31,7 @@ def fit(words: list[str]) -> int:
         return (
             show_pipeline(config, request, names, parsed.has("dry_run"))
             if for_show
-            else fit_pipeline(config, request, names)
+            else fit_pipeline(config, request, names).code
         )
     name = given_name(request, config) or (
         str(config["name"]) if "stages" in config and "name" in config else None
@@ -52,7 +52,7 @@ def fit(words: list[str]) -> int:
 
         print(describe(cli, names))
         return 0
-    return train(cli, request, name, stem_of(names, config))
+    return train(cli, request, name, stem_of(names, config)).code
 
 
 def resume(words: list[str]) -> int:

@@ -13,7 +13,7 @@ from rl_lightning.errors import DataError, ResumeError
 from rl_lightning.experiments.metrics_file import ALIASES, header, lower_is_better, real_name
 from rl_lightning.experiments.plot import Band, Curve, read_curve, save_bands, short
 from rl_lightning.experiments.settings import read_settings, setting, varying
-from rl_lightning.experiments.stats_table import COLUMNS
+from rl_lightning.experiments.stats_table import COLUMNS, as_text
 from rl_lightning.functional import scores
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class Comparison:
     improvement: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return as_text(self)
 
     def export(self, form: str = "markdown") -> str:
         """As latex, csv, json or markdown."""

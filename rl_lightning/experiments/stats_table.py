@@ -173,3 +173,16 @@ def _numeric(text: str) -> bool:
     except ValueError:
         return text == "-"
     return True
+
+
+def as_text(result: Comparison) -> str:
+    """Everything that a comparison says, as tables and notes."""
+    tables = score_tables(result)
+    if 2 < len(result.names) <= 8:
+        tables += [improvement_table(result, metric) for metric in result.metrics]
+    if len(result.names) > 1:
+        tables.append(settings_table(result))
+    told = {note for table in tables for note in table.notes}
+    notes = [f"note: {note}" for note in result.notes if note not in told]
+    parts = [aligned(table) if table.rows else table.title for table in tables]
+    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])

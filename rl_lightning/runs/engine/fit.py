@@ -14,7 +14,7 @@ from rl_lightning.experiments.names import check_run_name, slug
 from rl_lightning.experiments.runs import Run, claim, logs_root
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.compose import Config
-from rl_lightning.runs.engine.folder import claim_once, forget, is_first, join, start_record
+from rl_lightning.runs.engine.folder import Ended, claim_once, forget, is_first, join, start_record
 from rl_lightning.runs.engine.meet import alone, meet
 from rl_lightning.runs.recording.missing import provide_data
 from rl_lightning.runs.request import Request
@@ -32,7 +32,7 @@ def train(
     run: Run | None = None,
     start: Start | None = None,
     started: Callable[[], None] | None = None,
-) -> int:
+) -> Ended:
     """Builds, trains and closes the run's record, whatever happens."""
     from rl_lightning.runs.config.places import check_places
     from rl_lightning.runs.engine.training import Training
@@ -64,7 +64,7 @@ def train(
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
     try:
         with alone(run) if begun else nullcontext():
-            return training.fit()
+            return Ended(training.fit(), run)
     except BaseException:
         forget(run, fresh)
         raise

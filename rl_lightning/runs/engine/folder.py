@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -19,6 +19,13 @@ from rl_lightning.runs.engine.meet import launched
 from rl_lightning.runs.request import Request
 
 GROUP_SEEDS = "RL_GROUP_SEEDS"  # tells a run of a group of all its seeds
+
+
+class Ended(NamedTuple):
+    """How a fit ended: its exit code, and the run."""
+
+    code: int
+    run: Run
 
 
 def is_first() -> bool:

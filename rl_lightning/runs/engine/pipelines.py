@@ -22,6 +22,7 @@ from rl_lightning.runs.config.compose import Config, find, inline
 from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.engine.fit import stem_of
 from rl_lightning.runs.engine.folder import (
+    Ended,
     check_running,
     forget,
     is_first,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
 
 
-def fit_pipeline(config: Config, request: Request, names: list[str]) -> int:
+def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
     pipeline, flags = override(inline(config, find(names[0]).parent), request)
     jobs = make_plan(pipeline, refuse_names)
     choose(jobs, request.begin, request.only)  # before a folder is claimed for nothing
@@ -54,7 +55,7 @@ def fit_pipeline(config: Config, request: Request, names: list[str]) -> int:
     run = join() or Run(Path(ranks.decide(claimed)))
     try:
         with alone(run):
-            return run_jobs(run, jobs, request, flags)
+            return Ended(run_jobs(run, jobs, request, flags), run)
     except BaseException:
         forget(run, fresh)
         raise

@@ -60,7 +60,7 @@ def go_on(run: Run, request: Request) -> int:
             f"{warm_start(run, str(run.checkpoint(which or '')))}"
         )
     start = start_from(str(generation), "exact", request.reset_lr)
-    return train(cli, request, run.name, run.name, run, start, keep_config)
+    return train(cli, request, run.name, run.name, run, start, keep_config).code
 
 
 def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None] | None:

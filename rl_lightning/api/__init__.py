@@ -1,0 +1,1 @@
+"""What `rl` does, from Python."""

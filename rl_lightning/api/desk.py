@@ -1,0 +1,68 @@
+"""Runs that are there: found and compared. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rl_lightning.experiments.compare import Comparison
+    from rl_lightning.experiments.index import Listed
+
+
+def find(
+    *conditions: str,
+    sort: str | None = None,
+    reverse: bool = False,
+    limit: int | None = None,
+    root: str | Path | None = None,
+    **fields: Any,
+) -> list[Listed]:
+    """Runs, like `rl list`: each with name, folder, record, status, config and metrics.
+
+    Args:
+        conditions: As for --filter: "model.lr=3e-4", "eval/return>400".
+        sort: As for --sort.
+        reverse: The other way round.
+        limit: At most so many.
+        root: Where runs live; null: RL_LOGS or lightning_logs.
+        fields: Fields of the record: algorithm="SAC", env="Hopper-v5".
+    """
+    from rl_lightning.experiments.filters import Condition, keep, order, parse_condition
+    from rl_lightning.experiments.index import Index
+
+    wanted = [parse_condition(text) for text in conditions]
+    wanted += [Condition(key, "=", str(value)) for key, value in fields.items()]
+    with Index(None if root is None else Path(root)) as index:
+        found = keep([run for run in index.runs() if not run.is_stage], wanted)
+        found = order(found, sort, reverse) if sort else found[::-1] if reverse else found
+    return found[:limit]
+
+
+def compare(
+    *names: Any,
+    metrics: str | Sequence[str] = "reward",
+    threshold: float | None = None,
+    optimal: float | None = None,
+    against: str | None = None,
+) -> Comparison:
+    """Runs or groups of seeds side by side, like `rl compare`.
+
+    Args:
+        names: Runs, groups or folders, by name or as `fit` returned them.
+        metrics: One metric or several.
+        threshold: Score that counts as reached.
+        optimal: Score that the optimality gap is measured from.
+        against: env_step, update or time.
+    """
+    from rl_lightning.experiments.compare import compare as compare_groups
+    from rl_lightning.experiments.index import Index
+    from rl_lightning.experiments.select import choose, several
+
+    words = [str(getattr(name, "folder", name)) for name in names]
+    several(words, "compare")
+    with Index() as index:
+        groups = choose(words, index)
+    chosen = [metrics] if isinstance(metrics, str) else list(metrics)
+    return compare_groups(groups, chosen, threshold, optimal, against)

@@ -1,0 +1,168 @@
+"""A trained policy that acts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rl_lightning.errors import ConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rl_lightning.experiments.runs import Run
+
+
+class LoadedPolicy:
+    """A trained policy that acts. One with memory remembers until `reset`.
+
+    Args:
+        agent: A built agent with its weights, from `load`.
+    """
+
+    def __init__(self, agent: Any) -> None:
+        from rl_lightning.runs.agents.prediction import action_codec
+
+        self.model, self.data, self.run = agent.cli.model, agent.cli.datamodule, agent.run
+        self.spec = self.data.spec
+        self.model.eval()
+        self._codec, self._carry = action_codec(self.data), None
+        self._draw = self.model.evaluation_draw(self.data.seed)
+        self._own_draw: Any = None
+
+    def __repr__(self) -> str:
+        run = "" if self.run is None else f" of {self.run.name}"
+        return f"<{type(self.model).__name__} policy{run} on {self.spec.env_id}>"
+
+    def reset(self, seed: int | None = None) -> None:
+        """Forgets: the next observation is the first of an episode.
+
+        Args:
+            seed: Of the actions of a policy that draws them; null: they go on from where they are.
+        """
+        self._carry = None
+        if seed is not None:
+            self._draw = self.model.evaluation_draw(seed)
+
+    def act(self, obs: Any, action_mask: Any = None, deterministic: bool | None = None) -> Any:
+        """The action for one observation or a batch of them, as the env itself takes it.
+
+        Args:
+            obs: As the run's env gives it: [O] or [B, O].
+            action_mask: Which discrete actions are legal, where the env says so.
+            deterministic: False draws the action, True takes the likeliest; null: as evaluation plays. A policy that
+                can only be drawn from (diffusion) always draws.
+        """
+        import numpy as np
+        import torch
+
+        spec = self.spec
+        rows = np.asarray(obs, np.uint8 if spec.obs_dtype == "uint8" else np.float32)
+        single = rows.shape == tuple(spec.obs_shape)
+        rows = rows[None] if single else rows
+        if rows.shape[1:] != tuple(spec.obs_shape):
+            raise ConfigError(
+                f"obs is {list(np.shape(obs))}, expected {list(spec.obs_shape)} or a batch of it"
+            )
+        legal = None if action_mask is None else torch.as_tensor(np.atleast_2d(action_mask).astype(bool))
+        if self._carry is None or (self._carry and len(self._carry[0]) != len(rows)):
+            self._carry = self.model.initial_carry(len(rows))
+        with torch.no_grad():
+            action, self._carry = self.model.act(
+                torch.from_numpy(rows.copy()), self._carry, self._generator(deterministic), legal
+            )
+        chosen = action.cpu().numpy()
+        decoded = self._codec.decode_batch(chosen)
+        return (
+            decoded[0] if single else decoded if isinstance(decoded[0], dict | tuple) else np.asarray(decoded)
+        )
+
+    def _generator(self, deterministic: bool | None) -> Any:
+        """Where an action is drawn from; None for the likeliest."""
+        by_nature = type(self.model).explores_in_evaluation  # a policy that has no likeliest action
+        if deterministic is None or (deterministic and by_nature):
+            return self._draw
+        if deterministic:
+            return None
+        if self._own_draw is None:
+            import torch
+
+            self._own_draw = torch.Generator().manual_seed(self.data.seed)
+        return self._draw if self._draw is not None else self._own_draw
+
+    def evaluate(self, episodes: int = 20, seed: int = 1000) -> np.ndarray:
+        """Returns of whole episodes in the run's own env, played as evaluation plays.
+
+        Args:
+            episodes: How many.
+            seed: Of the envs, and of the actions of a policy that draws them.
+        """
+        import numpy as np
+
+        envs = self.data.eval_envs(episodes)
+        if envs is None:
+            raise ConfigError(f"{type(self.data).__name__} names no env to play in")
+        try:
+            played = self.model.play(envs, episodes, seed, self.data.schedule.run.eval_max_steps)
+        finally:
+            envs.close()
+        return np.array([episode.episode_return for episode in played])
+
+    def imagine(self, horizon: int = 15, actions: Any = None) -> Any:
+        """What a world model expects after the last `act`: obs, action, reward and live, each [B, H, ...].
+
+        Args:
+            horizon: Steps to imagine.
+            actions: What is done, [B, H, ...] as the model takes it; null: what the policy would do.
+        """
+        import torch
+
+        if not hasattr(self.model, "imagine") or not self._carry:
+            raise ConfigError(
+                "imagine needs a policy with a world model (Dreamer, PlaNet), after its first act()"
+            )
+        given = None if actions is None else torch.as_tensor(actions)
+        with torch.no_grad():
+            return self.model.imagine(self._carry, horizon, given)
+
+
+def load(run: Any, checkpoint: str | None = None, imports: Sequence[str] = ()) -> LoadedPolicy:
+    """The policy of a run, on the CPU.
+
+    Args:
+        run: Its name, its folder, one of its checkpoints (.ckpt), or what `fit` returned.
+        checkpoint: best, last, a milestone (step-20000) or a path; null: best, or the file that `run` is.
+        imports: Packages of yours that the run was made with. Those that you have imported already need not be named.
+    """
+    from rl_lightning.experiments.runs import resolve
+    from rl_lightning.experiments.select import last_stage
+    from rl_lightning.runs.agents.agent import load_agent
+    from rl_lightning.runs.process import unchanged_process
+    from rl_lightning.runs.request import Request
+
+    place = Path(str(getattr(run, "folder", run)))
+    if place.suffix == ".ckpt" and place.is_file():
+        checkpoint, place = checkpoint or str(place), run_folder(place)
+    found = last_stage(resolve(str(place)))
+    request = Request(checkpoint=checkpoint or "best", imports=trusted(found, imports))
+    with unchanged_process():
+        agent = load_agent(found, request)
+    if not getattr(agent.cli.model, "acts", True):
+        raise ConfigError(f"'{run}' is a {type(agent.cli.model).__name__}: it predicts, and does not act")
+    return LoadedPolicy(agent)
+
+
+def run_folder(checkpoint: Path) -> Path:
+    """The run that a checkpoint lies in."""
+    for folder in checkpoint.resolve().parents:
+        if (folder / "run.json").is_file():
+            return folder
+    raise ConfigError(f"{checkpoint}: lies in no run's folder, so nothing says what its weights belong to")
+
+
+def trusted(run: Run, imports: Sequence[str]) -> list[str]:
+    """Packages that the caller names, and those of the run's record that this process has imported already."""
+    recorded = [str(name) for name in run.read().get("imports") or []]
+    return [*imports, *(name for name in recorded if name in sys.modules and name not in imports)]
