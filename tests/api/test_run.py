@@ -79,7 +79,11 @@ def test_a_policy_acts_is_evaluated_and_loaded_from_anywhere(logs):
 
 
 def test_a_run_resumed_is_a_run_never_stopped(logs):
-    steady = {**SMALL, "model.lr_schedule": "Constant", "model.clip_schedule": "Constant"}  # of the budget's length
+    steady = {
+        **SMALL,
+        "model.lr_schedule": "Constant",
+        "model.clip_schedule": "Constant",
+    }  # of the budget's length
     whole = rl.fit("ppo/cartpole", steady, env_steps=2 * STEPS, name="whole")
     half = rl.fit("ppo/cartpole", steady, env_steps=STEPS, name="half")
     done = rl.resume(half, env_steps=2 * STEPS)
