@@ -9,7 +9,16 @@ import sys
 import warnings
 from collections.abc import Iterator
 
-TALKERS = ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning", "torch.distributed")
+# Each by its full name: the filter of a logger does not see what its children say.
+TALKERS = (
+    "lightning",
+    "lightning.pytorch",
+    "lightning.pytorch.utilities.rank_zero",
+    "lightning.fabric",
+    "lightning.fabric.utilities.rank_zero",
+    "lightning.fabric.utilities.distributed",
+    "torch.distributed",
+)
 NO_PROMPT = {"PYGAME_HIDE_SUPPORT_PROMPT": "1"}
 
 
