@@ -46,7 +46,7 @@ class TrainedRun:
     @property
     def best(self) -> float | None:
         """Score of the best evaluation; of a pipeline that of its last stage."""
-        return (self[self.stages[-1]].best if self.stages else None) or self.record.get("best")
+        return self[self.stages[-1]].best if self.stages else self.record.get("best")
 
     @property
     def stages(self) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from rl_lightning.experiments.report_page import RunPart, page
 from rl_lightning.experiments.runs import Run, now
 from rl_lightning.experiments.stats_table import Table, improvement_table, score_tables, settings_table
 from rl_lightning.redaction import without_secrets
+from rl_lightning.version import version
 
 VIDEO_BYTES = 4_000_000  # of one
 ALL_VIDEO_BYTES = 24_000_000  # of a page
@@ -41,19 +41,12 @@ def report(result: Comparison, groups: Mapping[str, Sequence[Run]], title: str |
     budget = [ALL_VIDEO_BYTES]
     return page(
         title or " · ".join(result.names[:6]) + (" ..." if len(result.names) > 6 else ""),
-        f"made {now()} by rl_lightning {_version()} · {len(runs)} runs",
+        f"made {now()} by rl_lightning {version()} · {len(runs)} runs",
         scores,
         settings_table(result, limit=None),
         [run_part(run, budget) for run in runs.values()],
         [note for note in result.notes if note not in told],
     )
-
-
-def _version() -> str:
-    try:
-        return metadata.version("rl-lightning")
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def run_part(run: Run, budget: list[int]) -> RunPart:

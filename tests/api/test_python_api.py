@@ -50,7 +50,7 @@ def test_what_a_run_says(logs):
     run = rl.fit("ppo/cartpole", SMALL, env_steps=STEPS)
     table = run.metrics("eval/return")
     assert list(table["env_step"]) == [128, 256] and max(table["eval/return"]) == run.best
-    assert "train/loss" in run.metrics() or len(run.metrics()) > 5
+    assert {"env_step", "update", "train/approx_kl", "eval/return"} <= set(run.metrics())
     assert len(run.evaluations()) > 0
     assert "finished" in repr(run) and run.stages == []
     with pytest.raises(KeyError, match="no stage 'policy'"):
@@ -128,6 +128,23 @@ def test_bad_requests_leave_nothing_behind(logs):
     with pytest.raises(ConfigError):
         rl.fit("ppo/cartpoel")
     assert not logs.exists() or not any(path.is_dir() for path in logs.iterdir())
+
+
+def test_a_package_of_ones_own_is_trusted_when_named_or_imported(logs, tmp_path, monkeypatch):
+    """A run folder never decides what is imported."""
+    (tmp_path / "mine_for_api.py").write_text(
+        'from rl_lightning.algorithms import PPO\n\n\nclass MyPPO(PPO):\n    """Mine."""\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = {**SMALL, "model": "mine_for_api.MyPPO"}
+    with pytest.raises(ConfigError):
+        rl.fit("ppo/cartpole", mine, env_steps=STEPS)
+    run = rl.fit("ppo/cartpole", mine, env_steps=STEPS, imports=["mine_for_api"])
+    assert type(rl.load(run).model).__name__ == "MyPPO", "imported already"
+    monkeypatch.delitem(sys.modules, "mine_for_api")
+    with pytest.raises(ConfigError, match="mine_for_api"):
+        rl.load(run)
+    assert type(rl.load(run, imports=["mine_for_api"]).model).__name__ == "MyPPO"
 
 
 def test_found_and_compared(logs):
