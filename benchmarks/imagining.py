@@ -113,7 +113,7 @@ def mixed(quick: bool) -> dict[str, float]:
     from rl_lightning.algorithms.module import pick
     from rl_lightning.algorithms.sac import SAC
     from rl_lightning.buffers.ring import RingBuffer
-    from rl_lightning.data.model_rollout import ModelRolloutData
+    from rl_lightning.datamodules.model_rollout import ModelRolloutData
     from rl_lightning.types import EnvSpec
 
     spec = EnvSpec("Hopper-v5", (settings.OBS,), action_shape=(settings.ACTION,))

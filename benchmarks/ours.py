@@ -23,8 +23,8 @@ from rl_lightning.algorithms import DQN, PPO, SAC
 from rl_lightning.algorithms.module import RLModule
 from rl_lightning.buffers import Replay
 from rl_lightning.callbacks import LogConfig, Titles, default_callbacks, make_loggers
-from rl_lightning.data import OnlineData, OnPolicyData
-from rl_lightning.data.module import RLData
+from rl_lightning.datamodules import OnlineData, OnPolicyData
+from rl_lightning.datamodules.module import RLData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.functional.advantages import GAE
 from rl_lightning.functional.schedules import Linear

@@ -26,7 +26,7 @@ from rl_lightning.buffers import sampling
 from rl_lightning.buffers.frame_files import put_frames
 from rl_lightning.buffers.frame_log import FrameLog
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.frames import FrameWindows
+from rl_lightning.datamodules.frames import FrameWindows
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.envs.transforms import AtariFrames
 from rl_lightning.functional.rewards import reward_label

@@ -18,7 +18,7 @@ from rl_lightning.algorithms import RLModule
 from rl_lightning.buffers import BufferRecipe
 from rl_lightning.buffers.sampling import RewardSampler
 from rl_lightning.callbacks import LogConfig
-from rl_lightning.data import RLData
+from rl_lightning.datamodules import RLData
 from rl_lightning.datasets.rewards import RewardTuning
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.noise import Noise

@@ -17,7 +17,7 @@ LAYERS = [
     {"functional"},
     {"networks", "models", "buffers", "envs", "datasets"},
     {"rollout"},
-    {"data", "algorithms"},
+    {"datamodules", "algorithms"},
     {"callbacks", "pipeline"},
     {"experiments"},
     {"runs"},
@@ -25,7 +25,7 @@ LAYERS = [
     {"cli"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
-STRANGERS = [{"data", "algorithms"}]  # of one layer, and still must not know each other
+STRANGERS = [{"datamodules", "algorithms"}]  # of one layer, and still must not know each other
 SHARED_BY_ALGORITHMS = {"module", "step"}
 
 
@@ -152,13 +152,15 @@ def test_class_names_are_unique():
     [
         ("import torch", ["torch"]),
         ("from rl_lightning.types import A, B", ["rl_lightning.types.A", "rl_lightning.types.B"]),
-        ("from . import x", ["rl_lightning.data.x"]),
+        ("from . import x", ["rl_lightning.datamodules.x"]),
         ("from ..envs.make import y", ["rl_lightning.envs.make.y"]),
         ("def f():\n    import rl_lightning.cli.main", ["rl_lightning.cli.main"]),
     ],
 )
 def test_the_walk_sees_every_form_of_import(text, expected):
-    assert [name for name, _ in imported(ast.parse(text), "rl_lightning.data.online", False)] == expected
+    assert [
+        name for name, _ in imported(ast.parse(text), "rl_lightning.datamodules.online", False)
+    ] == expected
 
 
 def cycles(graph: dict[str, set[str]]) -> list[list[str]]:

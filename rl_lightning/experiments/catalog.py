@@ -11,7 +11,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent
 # Folders whose public classes a config may name by their short name.
 FOLDERS = (
-    "algorithms", "data", "functional", "networks", "models", "buffers", "envs", "datasets", "rollout", "callbacks",
+    "algorithms", "datamodules", "functional", "networks", "models", "buffers", "envs", "datasets", "rollout", "callbacks",
 )  # fmt: skip
 
 
@@ -91,7 +91,7 @@ def algorithms() -> list[Entry]:
 
 
 def data_modules() -> list[Entry]:
-    return children("data", "RLData")
+    return children("datamodules", "RLData")
 
 
 def children(folder: str, root: str) -> list[Entry]:

@@ -13,7 +13,7 @@ from contracts.harness import fit, weights
 from rl_lightning.algorithms import NextFrame, RewardHead
 from rl_lightning.buffers.sampling import ClassBalancedSampler
 from rl_lightning.cli import main
-from rl_lightning.data import FrameWindows, RewardSteps, SimulatedData
+from rl_lightning.datamodules import FrameWindows, RewardSteps, SimulatedData
 from rl_lightning.envs.make import EnvConfig, probe_spec
 from rl_lightning.envs.transforms import AtariFrames, Indexed, Stack
 from rl_lightning.errors import ConfigError, DataError

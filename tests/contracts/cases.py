@@ -13,7 +13,7 @@ from contracts import dream_cases
 
 from rl_lightning.algorithms import DQN, PPO, SAC, DiscreteSAC, RandomPolicy
 from rl_lightning.buffers import PrioritizedReplay, Replay
-from rl_lightning.data import OnlineData, OnPolicyData
+from rl_lightning.datamodules import OnlineData, OnPolicyData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.transforms import Stack
 from rl_lightning.functional.schedules import Linear

@@ -9,7 +9,7 @@ from contracts.cases import TARGET, Case
 from contracts.offline_cases import FOLDER, offline, target_file
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance, DiffusionPolicy
-from rl_lightning.data.windows import WindowData
+from rl_lightning.datamodules.windows import WindowData
 from rl_lightning.functional.noise import CosineSteps
 from rl_lightning.functional.samplers import DDIM, DPMSolver
 from rl_lightning.models.filters import SoftmaxFilter

@@ -5,7 +5,7 @@ from typing import Any
 
 from rl_lightning.algorithms import Dreamer, PlaNet
 from rl_lightning.buffers import PrioritizedWindows, SequenceReplay
-from rl_lightning.data import SequenceData
+from rl_lightning.datamodules import SequenceData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.functional.imagined import StateReturns
 from rl_lightning.models.decoders import ConvDecoder, MLPDecoder

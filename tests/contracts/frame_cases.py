@@ -16,7 +16,7 @@ from rl_lightning.buffers import Replay
 from rl_lightning.buffers.frame_files import put_frames
 from rl_lightning.buffers.frame_log import FrameLog
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data import CollectFrames, FrameWindows, RewardSteps, SimulatedData, SimulatedReplay
+from rl_lightning.datamodules import CollectFrames, FrameWindows, RewardSteps, SimulatedData, SimulatedReplay
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.envs.transforms import Indexed, Stack
 from rl_lightning.models.next_frame import NextFramePredictor

@@ -22,7 +22,7 @@ from rl_lightning.callbacks import (
     make_loggers,
 )
 from rl_lightning.callbacks.control import StopAt
-from rl_lightning.data import SequenceData
+from rl_lightning.datamodules import SequenceData
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.seeding import seed_globals
 

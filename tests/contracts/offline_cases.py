@@ -13,8 +13,8 @@ from contracts.cases import TARGET, Case
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics
-from rl_lightning.data.model_rollout import ModelRolloutData
-from rl_lightning.data.offline import OfflineData
+from rl_lightning.datamodules.model_rollout import ModelRolloutData
+from rl_lightning.datamodules.offline import OfflineData
 from rl_lightning.envs.termination import NeverEnds
 from rl_lightning.models.density import RealNVP
 from rl_lightning.models.dynamics import EnsembleDynamics

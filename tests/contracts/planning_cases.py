@@ -8,7 +8,7 @@ from contracts.cases import TARGET, Case
 from rl_lightning.algorithms import TDMPC, TDMPC2
 from rl_lightning.buffers.sequence import SequenceReplay
 from rl_lightning.buffers.windows import PrioritizedWindows
-from rl_lightning.data import SequenceData
+from rl_lightning.datamodules import SequenceData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.rollout.planners import MPPI
 

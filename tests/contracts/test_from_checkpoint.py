@@ -12,7 +12,7 @@ import rl_lightning.algorithms as algorithms
 from rl_lightning import load
 from rl_lightning.algorithms import RLModule
 from rl_lightning.cli import main
-from rl_lightning.data import OfflineData
+from rl_lightning.datamodules import OfflineData
 from rl_lightning.envs.registry import ALLOWED_IMPORTS
 from rl_lightning.errors import ConfigError
 

@@ -13,7 +13,7 @@ from contracts.cases import Case, env
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import MDNRNN, VAE, EvolveController, Record
-from rl_lightning.data import EvolveData, RecordedData, RecordingData
+from rl_lightning.datamodules import EvolveData, RecordedData, RecordingData
 from rl_lightning.envs.make import make_envs
 from rl_lightning.models.dream_world import DreamWorld
 from rl_lightning.models.provided import Provided

@@ -12,7 +12,7 @@ from data_files import make_rows, write
 
 from rl_lightning.algorithms.density import Density
 from rl_lightning.algorithms.dynamics import Dynamics
-from rl_lightning.data.offline import OfflineData
+from rl_lightning.datamodules.offline import OfflineData
 from rl_lightning.datasets import load_dataset
 from rl_lightning.datasets.checks import examine
 from rl_lightning.datasets.places import locate

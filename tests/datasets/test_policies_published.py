@@ -164,7 +164,7 @@ def test_sparse_thins_out_high_rewards():
 def test_fragments_of_one_episode_are_held_out_together(tmp_path):
     from data_files import make_rows
 
-    from rl_lightning.data.offline import OfflineData
+    from rl_lightning.datamodules.offline import OfflineData
     from rl_lightning.datasets import load_dataset
     from rl_lightning.datasets.hdf5 import write_hdf5
     from rl_lightning.datasets.raw import Raw

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_lightning.data.offline import OfflineData
+from rl_lightning.datamodules.offline import OfflineData
 from rl_lightning.datasets.load import load_dataset
 from rl_lightning.datasets.rewards import GoalPenalty, ReturnRange, legacy_returns
 from rl_lightning.errors import ConfigError, DataError

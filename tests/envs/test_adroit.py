@@ -13,7 +13,7 @@ pytest.importorskip("gymnasium_robotics")
 import gymnasium
 import h5py
 
-from rl_lightning.data.offline import OfflineData
+from rl_lightning.datamodules.offline import OfflineData
 from rl_lightning.envs.make import EnvConfig, make_env
 from rl_lightning.envs.registry import build_base
 

@@ -12,7 +12,7 @@ from contracts.harness import bare, newest
 from resume.support import SAC, Rl, write
 
 from rl_lightning.callbacks.generations import read_file, verify
-from rl_lightning.data import OnlineData
+from rl_lightning.datamodules import OnlineData
 
 
 def config_with(folder: Path, **data: object) -> str:

@@ -9,7 +9,7 @@ from contracts.planning_cases import PLANNING
 from contracts.world_model_cases import STAGES
 
 from rl_lightning.algorithms import EnsembleMPC
-from rl_lightning.data.offline import OfflineData
+from rl_lightning.datamodules.offline import OfflineData
 from rl_lightning.envs.termination import NeverEnds, Termination
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.dynamics import ModelStep

@@ -22,7 +22,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rl_lightning.algorithms.ddp import AveragingDDP
 from rl_lightning.algorithms.module import RLModule
 from rl_lightning.callbacks.loggers import LogConfig
-from rl_lightning.data.module import RLData
+from rl_lightning.datamodules.module import RLData
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.experiments.catalog import registry
 from rl_lightning.heap import keep_pages

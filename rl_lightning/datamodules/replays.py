@@ -8,7 +8,7 @@ import torch
 
 from rl_lightning.buffers.base import as_saved
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.envs import EnvData
+from rl_lightning.datamodules.envs import EnvData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.types import Block, Steps
 

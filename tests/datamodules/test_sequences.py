@@ -13,7 +13,7 @@ from rl_lightning.algorithms.module import RLModule
 from rl_lightning.algorithms.step import step
 from rl_lightning.buffers import PrioritizedWindows, SequenceReplay
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data import SequenceData
+from rl_lightning.datamodules import SequenceData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.phases import PhaseCursor, parse_phases

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning import ranks
-from rl_lightning.data.played import PlayedData
+from rl_lightning.datamodules.played import PlayedData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.rollout.fitness import Fitness, Players
 from rl_lightning.seeding import derive

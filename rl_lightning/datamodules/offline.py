@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.envs import MOST_EVAL_ENVS
-from rl_lightning.data.module import RLData
+from rl_lightning.datamodules.envs import MOST_EVAL_ENVS
+from rl_lightning.datamodules.module import RLData
 from rl_lightning.datasets import Dataset, check_env, load_dataset, peek
 from rl_lightning.datasets.places import locate
 from rl_lightning.datasets.references import d4rl_options

@@ -8,7 +8,7 @@ import torch
 
 from rl_lightning.buffers import BufferRecipe, Replay, ReplayBuffer
 from rl_lightning.buffers.ring import RingBuffer
-from rl_lightning.data.replays import ReplayData
+from rl_lightning.datamodules.replays import ReplayData
 from rl_lightning.datasets import check_env, load_dataset, peek
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError

@@ -6,7 +6,7 @@ from typing import Any
 
 from rl_lightning import ranks
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.envs import EnvData
+from rl_lightning.datamodules.envs import EnvData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.episodes import EpisodeCutter, joined

@@ -9,10 +9,10 @@ import torch
 from rl_lightning.buffers import BufferRecipe
 from rl_lightning.buffers.frame_files import load_frames
 from rl_lightning.buffers.frame_log import FrameLog
-from rl_lightning.data.envs import MOST_EVAL_ENVS, EnvData
-from rl_lightning.data.frames import collections
-from rl_lightning.data.on_policy import OnPolicyData
-from rl_lightning.data.online import OnlineData
+from rl_lightning.datamodules.envs import MOST_EVAL_ENVS, EnvData
+from rl_lightning.datamodules.frames import collections
+from rl_lightning.datamodules.on_policy import OnPolicyData
+from rl_lightning.datamodules.online import OnlineData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.next_frame import FrameWorld, frame_shape

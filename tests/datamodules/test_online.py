@@ -77,7 +77,7 @@ def test_blocks_end_where_something_is_due():
 
 def test_the_count_holds_over_a_whole_fit_of_several_epochs(monkeypatch):
     """A Lightning epoch means nothing: no block is lost or fetched ahead where one ends."""
-    monkeypatch.setattr("rl_lightning.data.module.EPOCH_BLOCKS", 7)
+    monkeypatch.setattr("rl_lightning.datamodules.module.EPOCH_BLOCKS", 7)
     case = DQN.but(
         {"num_envs": 1, "train_every": 1, "update_ratio": 0.5, "learning_starts": 10, "batch_size": 2}
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rl_lightning import ranks
 from rl_lightning.buffers.sequence import SequenceBuffer, SequenceReplay
-from rl_lightning.data.replays import ReplayData
+from rl_lightning.datamodules.replays import ReplayData
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.open_loop import STEPS, Foresight, foresee, open_loop_report

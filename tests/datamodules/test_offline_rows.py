@@ -10,8 +10,8 @@ from contracts.offline_cases import FOLDER, dynamics_product, target_file
 
 from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.model_rollout import ModelRolloutData
-from rl_lightning.data.offline import OfflineData
+from rl_lightning.datamodules.model_rollout import ModelRolloutData
+from rl_lightning.datamodules.offline import OfflineData
 from rl_lightning.envs.termination import NeverEnds
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.models.density import RealNVP

@@ -8,7 +8,7 @@ import torch
 
 from rl_lightning.buffers.ring import RingBuffer
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.offline import OfflineData, reward_spread
+from rl_lightning.datamodules.offline import OfflineData, reward_spread
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError, ResumeError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rl_lightning.data.envs import MOST_EVAL_ENVS
-from rl_lightning.data.module import RLData
+from rl_lightning.datamodules.envs import MOST_EVAL_ENVS
+from rl_lightning.datamodules.module import RLData
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 
 

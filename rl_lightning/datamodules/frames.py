@@ -12,8 +12,8 @@ from rl_lightning.buffers.frame_files import check_spec, load_frames, read_about
 from rl_lightning.buffers.frame_log import FrameLog
 from rl_lightning.buffers.sampling import GroupDraw, MBARCSampler, RewardSampler
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.envs import EnvData
-from rl_lightning.data.module import RLData
+from rl_lightning.datamodules.envs import EnvData
+from rl_lightning.datamodules.module import RLData
 from rl_lightning.envs.make import EnvConfig, probe_spec
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.frames import rare_colors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.module import RLData
+from rl_lightning.datamodules.module import RLData
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.atari100k import game_of, human_normalized

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rl_lightning.data.offline import OfflineData
+from rl_lightning.datamodules.offline import OfflineData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.types import ActionWindows, Block

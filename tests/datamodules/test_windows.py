@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_lightning.data.windows import WindowData
+from rl_lightning.datamodules.windows import WindowData
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.phases import PhaseCursor, parse_phases
 from rl_lightning.rollout.schedule import RunConfig

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.data.played import PlayedData
+from rl_lightning.datamodules.played import PlayedData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.provided import load_provided
