@@ -11,7 +11,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent
 # Folders whose public classes a config may name by their short name.
 FOLDERS = (
-    "algorithms", "datamodules", "functional", "networks", "models", "buffers", "envs", "datasets", "rollout", "callbacks",
+    "algorithms", "datamodules", "functional", "networks", "models", "buffers", "envs", "datasets", "rollout",
+    "callbacks",
 )  # fmt: skip
 
 
