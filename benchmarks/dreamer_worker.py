@@ -69,8 +69,7 @@ def ours(gradient: str, updates: int) -> float:
     from rl_lightning.types import Sequences
 
     model, _ = model_of_ours(gradient)
-    optimizers = model.configure_optimizers()
-    model.raw_optimizers = lambda: optimizers  # type: ignore[method-assign]
+    model.raw_optimizers()
     flags = torch.zeros(BATCH, LENGTH)
     first = torch.rand(BATCH, LENGTH) < 0.01
     obs, reward = torch.randn(BATCH, LENGTH, OBS), torch.randn(BATCH, LENGTH)

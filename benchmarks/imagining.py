@@ -34,8 +34,8 @@ OURS = ("train", "imagine", "imagine-all", "imagine-flow", "mixed", "train-bf16"
 def train(batches: int, precision: str) -> dict[str, float]:
     """Seconds of an epoch, with the gather of its rows, and the error on held-out rows after it."""
     from rl_lightning.algorithms.dynamics import Dynamics
-    from rl_lightning.algorithms.module import pick
     from rl_lightning.models.dynamics_checks import squared_errors
+    from rl_lightning.rollout.block import pick
     from rl_lightning.types import EnvSpec, Transitions
 
     inputs, targets, held = settings.rows()
@@ -48,8 +48,7 @@ def train(batches: int, precision: str) -> dict[str, float]:
         return Transitions(obs, action, reward[..., 0], obs + change, ones, ones, ones, ones)
 
     module = Dynamics(EnvSpec("Hopper-v5", (settings.OBS,), action_shape=(settings.ACTION,)), lr=settings.LR)
-    optimizer = module.configure_optimizers()
-    module.raw_optimizers = lambda: [optimizer]  # type: ignore[method-assign]
+    module.raw_optimizers()
     module.fit_statistics(rows(packed))
     draw, block = torch.Generator().manual_seed(0), 50
     begin = time.perf_counter()
@@ -108,12 +107,10 @@ def flow() -> Any:
 
 def mixed(quick: bool) -> dict[str, float]:
     """Seconds to gather the blocks of a stretch and to learn from them: SAC's usual sizes on half a million rows."""
-    from types import SimpleNamespace
-
-    from rl_lightning.algorithms.module import pick
     from rl_lightning.algorithms.sac import SAC
     from rl_lightning.buffers.ring import RingBuffer
     from rl_lightning.datamodules.model_rollout import ModelRolloutData
+    from rl_lightning.rollout.block import pick
     from rl_lightning.types import EnvSpec
 
     spec = EnvSpec("Hopper-v5", (settings.OBS,), action_shape=(settings.ACTION,))
@@ -130,11 +127,10 @@ def mixed(quick: bool) -> dict[str, float]:
         "batch_size": settings.BATCH,
         "real_fraction": 0.05,
         "model_rows": RingBuffer(spec, 1, 2 * settings.ROWS),
-        "trainer": SimpleNamespace(lightning_module=agent),
+        "agent": agent,
     }
     data.model_rows.push(torch.randn(2 * settings.ROWS, sum(widths)))
-    optimizers = agent.configure_optimizers()
-    agent.raw_optimizers = lambda: optimizers  # type: ignore[method-assign]
+    agent.raw_optimizers()
     gathering = learning = 0.0
     for _ in range(2 if quick else 20):
         begin = time.perf_counter()

@@ -53,7 +53,7 @@ def plain(path: Path) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
-    print("\n".join([*machine.describe(), f"Load before: {machine.load():.1f}", ""]))
+    print("\n".join([*machine.describe(1), f"Load before: {machine.load():.1f}", ""]))
     with tempfile.TemporaryDirectory() as folder:
         path, packed = Path(folder) / "ours.hdf5", Path(folder) / "gzip.hdf5"
         arrays = rows()

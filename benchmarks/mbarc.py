@@ -149,8 +149,7 @@ def train(colors: int, batches: int) -> float:
     """Batches of 4 per second, each with its gradient step."""
     recipe = NextFramePredictor(colors=colors, norm="instance")
     model = NextFrame(spec(colors), network=recipe)
-    optimizer = model.configure_optimizers()
-    model.raw_optimizers = lambda: [optimizer]  # type: ignore[method-assign]
+    model.raw_optimizers()
     model.gradient_steps.fill_(22_250)  # the latent is in full use
     model.update(windows(colors, 1))
     began = time.perf_counter()

@@ -69,7 +69,7 @@ def build(rule: str) -> tuple[RLData, RLModule]:
 
 
 def fit(rule: str, steps: int, watch: Callback, precision: str = "32-true") -> None:
-    """Trains with the loggers and callbacks of every run; `watch` sees each block last."""
+    """Trains with the loggers and callbacks of every run; `watch` sees each block last but for what saves."""
     data, model = build(rule)
     data.configure(RunConfig(env_steps=steps), 0)
     log = LogConfig(every=LOG_EVERY)
@@ -78,7 +78,7 @@ def fit(rule: str, steps: int, watch: Callback, precision: str = "32-true") -> N
             max_epochs=-1,
             limit_val_batches=0,
             num_sanity_val_steps=0,
-            enable_checkpointing=False,
+            enable_checkpointing=True,
             enable_progress_bar=False,
             enable_model_summary=False,
             use_distributed_sampler=False,

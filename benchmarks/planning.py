@@ -199,8 +199,7 @@ def main() -> None:
     torch.manual_seed(0)
     rounds = 2 if given.quick else 15
     agent, peer = TDMPC2(SPEC, size="1M", planner=MPPI()), Peer()
-    optimizers = agent.configure_optimizers()
-    agent.raw_optimizers = lambda: optimizers  # type: ignore[method-assign]
+    agent.raw_optimizers()
     flags = torch.zeros(BATCH, HORIZON + 1)
     obs, action = torch.randn(BATCH, HORIZON + 1, OBS), torch.rand(BATCH, HORIZON + 1, ACTION) * 2 - 1
     reward = torch.randn(BATCH, HORIZON + 1)

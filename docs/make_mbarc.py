@@ -13,14 +13,12 @@ import json
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from rl_lightning.algorithms.module import pick
 from rl_lightning.algorithms.next_frame import NextFrame
 from rl_lightning.buffers import sampling
 from rl_lightning.buffers.frame_files import put_frames
@@ -33,6 +31,7 @@ from rl_lightning.functional.rewards import reward_label
 from rl_lightning.models import frame_checks as checks
 from rl_lightning.models.next_frame import NextFramePredictor
 from rl_lightning.networks import Adam
+from rl_lightning.rollout.block import pick
 from rl_lightning.rollout.collect import Collector
 from rl_lightning.rollout.schedule import RunConfig
 
@@ -88,17 +87,13 @@ def learn_world(
     )
     usual = {"optimizer": Adam(eps=1e-5), "lr": 1e-3, "decay_steps": 2 * steps, "input_noise": 0.01}
     model = NextFrame(data.spec, network=recipe, value_weight=0.05, **(usual | settings))
-    trainer: Any = SimpleNamespace(lightning_module=model, global_rank=0, world_size=1, datamodule=data)
-    data.trainer = model.trainer = trainer
-    data.setup("fit")
+    data.connect(model)
     model.on_fit_start()
     if first is not None:
         model.world.load_state_dict(first.world.state_dict())
-    optimizer = model.configure_optimizers()
-    model.raw_optimizers = lambda: [optimizer]  # type: ignore[method-assign]
     updates = steps // length
     for k in range(updates):
-        model.progress = k / updates
+        model.clock.progress = k / updates
         with torch.autocast("cpu", torch.bfloat16, enabled=half):  # as `--trainer.precision bf16-mixed` does
             model.update(pick(data.sample(1), 0))
     return model.eval()

@@ -24,7 +24,7 @@ from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.noise import Noise
 from rl_lightning.envs.toys import _TOYS as TOYS
 from rl_lightning.envs.transforms import Transform
-from rl_lightning.experiments.catalog import argument_docs
+from rl_lightning.experiments.catalog import argument_docs, in_configs
 from rl_lightning.functional.advantages import ReturnComputer
 from rl_lightning.functional.noise import NoiseSchedule
 from rl_lightning.functional.samplers import Sampler
@@ -39,10 +39,19 @@ from rl_lightning.rollout.evolve import CMAES
 from rl_lightning.rollout.fitness import Fitness
 from rl_lightning.rollout.planners import Planner
 from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.trainer.contract import subclasses
 
 PAGE = Path(__file__).with_name("options.md")
 MISSING = object()
-WALKED = ("algorithms", "data", "networks", "buffers", "functional", "callbacks")  # imported whole
+WALKED = (
+    "algorithms",
+    "datamodules",
+    "networks",
+    "buffers",
+    "functional",
+    "callbacks",
+    "trainer",
+)  # imported whole
 INTRO = """\
 # Options
 
@@ -90,6 +99,14 @@ def below(root: type, *methods: str) -> list[type]:
     return [found[name] for name in sorted(found)]
 
 
+def listed(root: type) -> list[type]:
+    """Our callbacks, also those that extend one of Lightning's, in order of their names."""
+    homes = ("rl_lightning.callbacks.", "rl_lightning.trainer.")
+    return sorted(
+        (cls for cls in subclasses(root) if cls.__module__.startswith(homes)), key=lambda cls: cls.__name__
+    )
+
+
 def toys() -> list[type]:
     """The classes behind our own env ids."""
     found = []
@@ -109,15 +126,11 @@ def import_all() -> None:
 
 def sections() -> list[Section]:
     import_all()
-    callbacks = sorted(
-        (cls for cls in Callback.__subclasses__() if cls.__module__.startswith("rl_lightning.callbacks.")),
-        key=lambda cls: cls.__name__,
-    )
     return [
         Section("run", "Budgets and cadences; each is also a flag without `run.`.", [RunConfig]),
         Section("log", "Dashboards.", [LogConfig]),
         Section("Algorithms", "`model.class_path`. `spec` is filled in.", below(RLModule, "update")),
-        Section("Data", "`data.class_path`.", below(RLData, "turn", "batches")),
+        Section("Data", "`data.class_path`.", below(RLData, "batches", "sample_batches")),
         Section("The environment", "`data.init_args.env`.", [EnvConfig]),
         Section("Noise", "`data.init_args.env.noise`.", [Noise]),
         Section("Transforms", "Entries of `data.init_args.env.transforms`.", below(Transform, "apply")),
@@ -145,7 +158,7 @@ def sections() -> list[Section]:
             "Callbacks",
             "Every run has these already, set from `run` and `log`; your own and Lightning's go to "
             "`trainer.callbacks`.",
-            callbacks,
+            listed(Callback),
         ),
     ]
 
@@ -156,7 +169,7 @@ def rows(cls: type) -> list[Row]:
     for base in reversed(cls.__mro__):
         docs |= argument_docs(inspect.cleandoc(base.__doc__ or ""))
     found = []
-    for name, parameter in inspect.signature(cls).parameters.items():
+    for name, parameter in parameters(cls).items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         default = MISSING if parameter.default is parameter.empty else parameter.default
@@ -171,10 +184,19 @@ def rows(cls: type) -> list[Row]:
     return found
 
 
+def parameters(cls: type) -> dict[str, inspect.Parameter]:
+    """Of the constructor; DataModules take the run's arguments besides, and are called in a way of their own."""
+    if type(cls).__call__ is type.__call__:
+        return dict(inspect.signature(cls).parameters)
+    return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])  # type: ignore[misc]
+
+
 def type_text(annotation: Any) -> str:
     if annotation is inspect.Parameter.empty:
         return "any"
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    if isinstance(annotation, str):
+        return in_configs(annotation)
+    return getattr(annotation, "__name__", str(annotation))
 
 
 def default_text(value: Any) -> str:

@@ -7,16 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rl_lightning.api.desk import compare, find
+    from rl_lightning.api.group import TrainedRuns
     from rl_lightning.api.policy import LoadedPolicy, load
     from rl_lightning.api.run import TrainedRun, fit, resume
 
     __version__: str
 
-__all__ = ["LoadedPolicy", "TrainedRun", "__version__", "compare", "find", "fit", "load", "resume"]
+__all__ = [
+    "LoadedPolicy",
+    "TrainedRun",
+    "TrainedRuns",
+    "__version__",
+    "compare",
+    "find",
+    "fit",
+    "load",
+    "resume",
+]
 
 _HOMES = {
     "fit": "run", "resume": "run", "TrainedRun": "run", "load": "policy", "LoadedPolicy": "policy",
-    "find": "desk", "compare": "desk",
+    "TrainedRuns": "group", "find": "desk", "compare": "desk",
 }  # fmt: skip
 
 

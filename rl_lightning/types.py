@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -155,15 +155,6 @@ class ImaginedStep(NamedTuple):
     next_obs: Tensor  # [B, O]
     reward: Tensor  # [B]
     terminated: Tensor  # [B] bool
-
-
-class Block(NamedTuple):
-    """What one training_step gets: `updates` batches, stacked on a first axis U, one as it is, or drawn one by one."""
-
-    batch: Any  # Transitions, Rollout, Sequences ...; None where nothing is to be learned; or what draws the next
-    updates: int  # rounds of the update rule; 0 for a turn that only collected
-    hook: str = "update"  # the module's method that learns from each batch
-    stacked: bool = True
 
 
 class EpisodeStats(NamedTuple):

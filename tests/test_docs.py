@@ -65,11 +65,12 @@ def test_options_page_is_up_to_date(generator):
 def test_options_page_leaves_nothing_out(generator):
     """Read from the source, so that a recipe in a module that nobody imports is missed here and not by the user."""
     roots = {
-        "algorithms": "RLModule", "data": "RLData", "networks": "Network", "buffers": "BufferRecipe",
+        "algorithms": "RLModule", "datamodules": "RLData", "networks": "Network", "buffers": "BufferRecipe",
         "envs": "Transform", "callbacks": "Callback",
     }  # fmt: skip
     described = {cls.__name__ for cls in OPTION_CLASSES}
     bases = {"Dreaming", "EnvData", "PlayedData", "ReplayData"}  # make no blocks themselves
+    bases |= {"PolicyModule", "ModelModule"}  # update nothing themselves
     for folder, root in roots.items():
         names = {entry.name for entry in catalog.children(folder, root)}
         assert names - bases <= described, names - described
@@ -142,3 +143,13 @@ def test_extending_runs_as_shown(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\nnext:") >= len(lines)
+    assert "dropped with the former class DQN" not in done.stderr
+    configs = [
+        yaml.safe_load(path.read_text()) for path in (tmp_path / "lightning_logs").glob("*/config.yaml")
+    ]
+    child = next(found["model"] for found in configs if str(found.get("model")).find("ArrowOfTime") >= 0)
+    parent = compose(["dqn/cartpole"])["model"]["init_args"]
+    kept = {name: child["init_args"][name] for name in parent if not isinstance(parent[name], dict)}
+    assert kept == {name: parent[name] for name in kept} and len(kept) > 2, (
+        "a subclass keeps its parent's settings"
+    )

@@ -14,9 +14,11 @@ from rl_lightning.algorithms.evolve import EvolveController
 from rl_lightning.algorithms.fqe import FQE
 from rl_lightning.algorithms.iql import IQL
 from rl_lightning.algorithms.mdn_rnn import MDNRNN
+from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.module import RLModule
 from rl_lightning.algorithms.next_frame import NextFrame
 from rl_lightning.algorithms.planet import PlaNet
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.ppo import PPO
 from rl_lightning.algorithms.random import RandomPolicy
 from rl_lightning.algorithms.record import Record
@@ -50,8 +52,10 @@ __all__ = [
     "Dynamics",
     "EnsembleMPC",
     "EvolveController",
+    "ModelModule",
     "NextFrame",
     "PlaNet",
+    "PolicyModule",
     "RLModule",
     "RandomPolicy",
     "Record",

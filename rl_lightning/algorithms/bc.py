@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.policy import categorical_log_prob
 from rl_lightning.models.policy import (
@@ -25,7 +25,7 @@ from rl_lightning.types import Carry, EnvSpec, Transitions
 EDGE = 1.0 - 1e-5  # an action at its bound has an infinite pre-image
 
 
-class BC(RLModule):
+class BC(PolicyModule):
     """Clones the policy that made the data; continuous or discrete actions.
 
     Args:
@@ -39,6 +39,7 @@ class BC(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("continuous", "discrete")
 
     def __init__(
@@ -66,7 +67,7 @@ class BC(RLModule):
         )
 
     def on_fit_start(self) -> None:
-        self.policy.fit_norm(self.trainer.datamodule)  # type: ignore[attr-defined]
+        self.policy.fit_norm(self.data_source)
 
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
@@ -78,7 +79,7 @@ class BC(RLModule):
     def update(self, batch: Transitions) -> Metrics:
         loss = (batch.weight * self._cost(self.policy.norm(batch.obs), batch)).mean()
         (optimizer,) = self.raw_optimizers()
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         return {"train/loss": loss}
 
     def _cost(self, obs: Tensor, batch: Transitions) -> Tensor:  # -> [B]

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_, soft_clipped_q, td_target
 from rl_lightning.models.bcq_policy import BCQPolicy
@@ -19,7 +19,7 @@ from rl_lightning.networks.optim import Adam, OptimizerRecipe
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
-class BCQ(RLModule):
+class BCQ(PolicyModule):
     """A generative model of the data's actions, a small perturbation, and twin critics that choose.
 
     Args:
@@ -38,6 +38,7 @@ class BCQ(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("continuous",)
 
     def __init__(
@@ -79,16 +80,16 @@ class BCQ(RLModule):
     def update(self, batch: Transitions) -> Metrics:
         vae_optimizer, critic_optimizer, actor_optimizer = self.raw_optimizers()
         error, kl = self.policy.vae.loss(batch.obs, batch.action)
-        step(vae_optimizer, error + self.kl_weight * kl, self.max_grad_norm)
+        self.step(vae_optimizer, error + self.kl_weight * kl, self.max_grad_norm)
 
         q = self.policy.q(batch.obs, batch.action)
         critic_loss = 0.5 * (batch.weight * (q - self._target(batch)).square()).mean(-1).sum()
-        step(critic_optimizer, critic_loss, self.max_grad_norm)
+        self.step(critic_optimizer, critic_loss, self.max_grad_norm)
 
         with torch.no_grad():
             likely = self.policy.likely(batch.obs)
         actor_loss = -self.policy.q(batch.obs, self.policy.actor(batch.obs, likely))[0].mean()
-        step(actor_optimizer, actor_loss, self.max_grad_norm)
+        self.step(actor_optimizer, actor_loss, self.max_grad_norm)
         self._follow()
         return {
             "train/vae_error": error,

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import set_lr, step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.noise import NoiseSchedule, VPSchedule
 from rl_lightning.functional.samplers import DPMSolver, Sampler
@@ -24,7 +25,7 @@ from rl_lightning.networks.optim import Adam, OptimizerRecipe
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
-class BehaviorDiffusion(RLModule):
+class BehaviorDiffusion(PolicyModule):
     """Learns to draw actions as the data have them.
 
     Args:
@@ -45,6 +46,7 @@ class BehaviorDiffusion(RLModule):
         ema_power: Lets the average begin as a copy: its decay is 1 - (1 + updates)^-power until it reaches `ema_decay`.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("continuous",)
     explores_in_evaluation = True
     updates: Tensor
@@ -84,7 +86,7 @@ class BehaviorDiffusion(RLModule):
     def on_fit_start(self) -> None:
         for model in (self.model, self.average):
             if isinstance(model.norm, ObsScale):
-                model.norm.fit_once(self.trainer.datamodule)  # type: ignore[attr-defined]
+                model.norm.fit_once(self.data_source)
 
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
@@ -98,7 +100,7 @@ class BehaviorDiffusion(RLModule):
         loss = self.model.loss(batch.obs, batch.action, share, torch.randn_like(batch.action))
         (optimizer,) = self.raw_optimizers()
         set_lr(optimizer, self.lr_schedule, self.progress)
-        norm = step(optimizer, loss, self.max_grad_norm)
+        norm = self.step(optimizer, loss, self.max_grad_norm)
         kept = average_share(int(self.updates), self.ema_decay, self.ema_power)
         polyak_(list(self.average.parameters()), list(self.model.parameters()), kept)
         self.updates += 1

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.module import Metrics
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.density import auroc, percentile_of, quantile_grid
 from rl_lightning.models.density import CalibratedDensity, DensityRecipe, RealNVP
@@ -29,7 +29,7 @@ SHIFTS = (
 REPORT_ROWS = 40_000
 
 
-class Density(RLModule):
+class Density(ModelModule):
     """Fits a density model by maximum likelihood and calibrates it on held-out rows.
 
     Args:
@@ -45,7 +45,7 @@ class Density(RLModule):
         percentile: Percentage of held-out rows below the threshold that `rl predict` marks rows by.
     """
 
-    acts = False
+    learns_from = (Transitions,)
     fitted: Tensor
     evaluations: Tensor
     best_score: Tensor
@@ -93,7 +93,7 @@ class Density(RLModule):
 
     def on_fit_start(self) -> None:
         if not self.fitted:  # a resumed run has its statistics from the checkpoint
-            self.prepare(self.trainer.datamodule.train_rows())  # type: ignore[attr-defined]
+            self.prepare(self.data_source.train_rows())
 
     def prepare(self, rows: Transitions) -> None:
         """Takes the scale of the inputs, and whatever else needs no gradient, from the training rows."""
@@ -109,7 +109,7 @@ class Density(RLModule):
             return {}
         (optimizer,) = self.raw_optimizers()
         loss = self.model.net.loss(self.inputs(batch))
-        norm = step(optimizer, loss, self.max_grad_norm)
+        norm = self.step(optimizer, loss, self.max_grad_norm)
         return {"train/nll": loss.detach()} | ({} if norm is None else {"train/grad_norm": norm})
 
     def assess(self, data: Any) -> dict[str, float]:
@@ -122,7 +122,7 @@ class Density(RLModule):
             self.best_score.fill_(metrics["eval/score"])
             self.stale.zero_()
             self.best.load_state_dict(self.model.state_dict())
-            self.best.calibrate(self.inputs(self.trainer.datamodule.holdout_rows()))  # type: ignore[attr-defined]
+            self.best.calibrate(self.inputs(self.data_source.holdout_rows()))
             return
         self.stale += 1
         if self.model.trains and self.stale % self.lr_patience == 0:

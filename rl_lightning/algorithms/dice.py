@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import set_lr, step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.dice import guide_loss, ratio_of, value_loss
 from rl_lightning.functional.diffusion import Move, noised
@@ -33,7 +34,7 @@ from rl_lightning.networks.optim import AdamW, OptimizerRecipe
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
-class DiceGuidance(RLModule):
+class DiceGuidance(PolicyModule):
     """Critic, guide and guided choice on top of a behaviour diffusion, which stays as it is.
 
     Args:
@@ -66,6 +67,7 @@ class DiceGuidance(RLModule):
         precision: Of the networks while candidates are drawn: full, or half (bf16), which changes samples a little.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("continuous",)
     explores_in_evaluation = True
 
@@ -149,7 +151,7 @@ class DiceGuidance(RLModule):
 
     def on_fit_start(self) -> None:
         if isinstance(self.norm, ObsScale):
-            self.norm.fit_once(self.trainer.datamodule)  # type: ignore[attr-defined]
+            self.norm.fit_once(self.data_source)
 
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
@@ -198,18 +200,18 @@ class DiceGuidance(RLModule):
             q_data = self.q_slow(obs, batch.action).amin(0)
         value = self.value(obs).squeeze(-1)
         dual = value_loss(q_data - value, value, self.alpha, self.value_weight)
-        step(value_optimizer, dual)
+        self.step(value_optimizer, dual)
 
         with torch.no_grad():
             value, next_value = self.value(torch.cat((obs, next_obs))).squeeze(-1).chunk(2)
             target = td_target(batch.reward, next_value, batch.terminated, batch.discount)
         q = self.q(obs, batch.action)
         critic_loss = (q - target).square().mean(-1).sum()
-        step(critic_optimizer, critic_loss)
+        self.step(critic_optimizer, critic_loss)
         metrics = {"train/value_loss": dual, "train/critic_loss": critic_loss, "train/q": q.mean()}
         if self.q_more is not None:
             ensemble_loss = (self.q_more(obs, batch.action) - target).square().mean()
-            step(more[0], ensemble_loss)
+            self.step(more[0], ensemble_loss)
             metrics["train/ensemble_loss"] = ensemble_loss
         polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
 
@@ -230,7 +232,7 @@ class DiceGuidance(RLModule):
         noisy = noised(schedule, clean, time, torch.randn_like(clean))
         g = self.guide(noisy, time, obs.unsqueeze(1))  # [B, M]
         loss = guide_loss(g, ratio.unsqueeze(1).expand_as(g))
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         return {
             "train/guide_loss": loss,
             "train/guide": g.mean(),

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import set_lr, step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.noise import CosineSteps, NoiseSchedule
 from rl_lightning.functional.samplers import DDIM, Sampler
@@ -25,7 +26,7 @@ from rl_lightning.networks.optim import AdamW, OptimizerRecipe
 from rl_lightning.types import ActionWindows, Carry, EnvSpec
 
 
-class DiffusionPolicy(RLModule):
+class DiffusionPolicy(PolicyModule):
     """Clones stretches of actions; keeps several ways of doing a thing apart, where a mean would lie between them.
 
     Args:
@@ -47,6 +48,7 @@ class DiffusionPolicy(RLModule):
         ema_power: Lets the average begin as a copy: its decay is 1 - (1 + updates)^-power until it reaches `ema_decay`.
     """
 
+    learns_from = (ActionWindows,)
     action_kinds = ("continuous",)
     explores_in_evaluation = True
     updates: Tensor
@@ -92,7 +94,7 @@ class DiffusionPolicy(RLModule):
 
     def on_fit_start(self) -> None:
         if not self.model.fitted:  # a resumed run has its ranges from the checkpoint
-            rows = self.trainer.datamodule.train_rows()  # type: ignore[attr-defined]
+            rows = self.data_source.train_rows()
             for model in (self.model, self.average):
                 model.fit(rows.obs, rows.action)
 
@@ -141,7 +143,7 @@ class DiffusionPolicy(RLModule):
         loss = self.model.loss(batch.obs, batch.action, share, torch.randn_like(batch.action))
         (optimizer,) = self.raw_optimizers()
         set_lr(optimizer, self.lr_schedule, self.progress)
-        norm = step(optimizer, loss, self.max_grad_norm)
+        norm = self.step(optimizer, loss, self.max_grad_norm)
         kept = average_share(int(self.updates), self.ema_decay, self.ema_power)
         polyak_(list(self.average.parameters()), list(self.model.parameters()), kept)
         self.updates += 1

@@ -8,21 +8,23 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import set_lr, step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.step import set_lr
 from rl_lightning.functional.policy import epsilon_greedy, mask_logits
 from rl_lightning.functional.schedules import Constant, Linear, Schedule
 from rl_lightning.functional.value import double_q_value, huber, max_q_value, polyak_, td_target
 from rl_lightning.models.network_policies import GreedyQPolicy, describable
 from rl_lightning.models.provided import Provided
-from rl_lightning.networks.base import Network, feed_forward
+from rl_lightning.networks.base import feed_forward
 from rl_lightning.networks.critics import DiscreteQNet
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.optim import Adam, OptimizerRecipe
+from rl_lightning.networks.own import NetworkLike, as_network
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
-class DQN(RLModule):
+class DQN(PolicyModule):
     """Q-learning with a slow copy of the network for its targets.
 
     Args:
@@ -43,13 +45,14 @@ class DQN(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("discrete",)
     since_copy: Tensor
 
     def __init__(
         self,
         spec: EnvSpec,
-        network: Network | None = None,
+        network: NetworkLike | None = None,
         lr: float = 1e-4,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerRecipe | None = None,
@@ -70,7 +73,7 @@ class DQN(RLModule):
         self.target_every, self.target_rate = target_every, target_rate
         self.epsilon, self.epsilon_schedule = epsilon, epsilon_schedule or Linear(end=0.05, fraction=0.2)
         self.huber_delta, self.max_grad_norm = huber_delta, max_grad_norm
-        self.network = network or MLP(hidden=[256, 256], activation="relu")
+        self.network = as_network(network) or MLP(hidden=[256, 256], activation="relu")
         self.q = DiscreteQNet(feed_forward(self.network, spec), spec.action_sizes[0], dueling)
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("since_copy", torch.zeros((), dtype=torch.int64))
@@ -96,9 +99,9 @@ class DQN(RLModule):
         value = self.q(batch.obs).gather(-1, batch.action[:, None])[:, 0]
         error = value - target
         loss = (batch.weight * self._penalty(error)).mean()
-        (optimizer,) = self.raw_optimizers()
+        optimizer = self.raw_optimizers()[0]  # a subclass may have more
         set_lr(optimizer, self.lr_schedule, self.progress)
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         self._copy()
         return {"train/loss": loss, "train/q": value.mean(), "priority": error.detach().abs()}
 

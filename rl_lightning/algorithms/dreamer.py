@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.imagined import ArrivalReturns, ImaginedReturns, Targets
 from rl_lightning.functional.returns import arrival_lambda_return
@@ -38,7 +38,7 @@ class Lesson(NamedTuple):
     metrics: Metrics
 
 
-class Dreamer(RLModule):
+class Dreamer(PolicyModule):
     """Learns a world model from replayed windows, and a policy from trajectories imagined in it.
 
     Args:
@@ -67,6 +67,7 @@ class Dreamer(RLModule):
         explore_noise: When collecting: width of noise on continuous actions, or chance of a random discrete one (v1).
     """
 
+    learns_from = (Sequences,)
     updates: Tensor
 
     def __init__(
@@ -163,9 +164,9 @@ class Dreamer(RLModule):
             model_loss = model_loss + self.replay_value_weight * by_model
             critic_loss = critic_loss + self.replay_value_weight * by_critic
             metrics["controller/replay_value_loss"] = by_critic
-        step(actor_optimizer, lesson.actor_loss, self.controller_grad_norm)
-        norm = step(model_optimizer, model_loss, self.max_grad_norm)
-        step(critic_optimizer, critic_loss, self.controller_grad_norm)
+        self.step(actor_optimizer, lesson.actor_loss, self.controller_grad_norm)
+        norm = self.step(model_optimizer, model_loss, self.max_grad_norm)
+        self.step(critic_optimizer, critic_loss, self.controller_grad_norm)
         self._follow()
         if norm is not None:
             metrics["world_model/grad_norm"] = norm
@@ -175,7 +176,7 @@ class Dreamer(RLModule):
         window = self.world.window(batch)
         observed = self.world.observe(window)
         loss, metrics = self._model_loss(batch, window, observed)
-        step(self.raw_optimizers()[0], loss, self.max_grad_norm)
+        self.step(self.raw_optimizers()[0], loss, self.max_grad_norm)
         return metrics | self._states(batch, window, observed)
 
     def update_controller(self, batch: Sequences) -> Metrics:
@@ -184,8 +185,8 @@ class Dreamer(RLModule):
             window = self.world.window(batch)
             observed = self.world.observe(window)
         lesson = self._imagine(window, observed)
-        step(actor_optimizer, lesson.actor_loss, self.controller_grad_norm)
-        step(critic_optimizer, lesson.critic_loss, self.controller_grad_norm)
+        self.step(actor_optimizer, lesson.actor_loss, self.controller_grad_norm)
+        self.step(critic_optimizer, lesson.critic_loss, self.controller_grad_norm)
         self._follow()
         return lesson.metrics
 

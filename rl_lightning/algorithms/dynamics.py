@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.module import Metrics
 from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError
 from rl_lightning.models import dynamics_checks as checks
@@ -23,7 +23,7 @@ from rl_lightning.types import EnvSpec, Transitions
 OPEN_LOOP_STEPS = (1, 3, 5, 8, 15)
 
 
-class Dynamics(RLModule):
+class Dynamics(ModelModule):
     """An ensemble that predicts the change of the observation and the reward; each member's best weights are kept.
 
     Args:
@@ -45,7 +45,7 @@ class Dynamics(RLModule):
         termination: When an episode ends, for the report; null: by the env's name, if it is known.
     """
 
-    acts = False
+    learns_from = (Transitions,)
     models_next_obs = True
     action_kinds = ("continuous",)
     stale: Tensor
@@ -89,7 +89,7 @@ class Dynamics(RLModule):
 
     def on_fit_start(self) -> None:
         if not self.model.fitted:  # after a resume the scales are those that the weights were learned with
-            rows = self.trainer.datamodule.train_rows()  # type: ignore[attr-defined]
+            rows = self.data_source.train_rows()
             self.fit_statistics(rows)
 
     def fit_statistics(self, rows: Transitions) -> None:
@@ -99,7 +99,7 @@ class Dynamics(RLModule):
     def update(self, batch: Transitions) -> Metrics:
         """One step of all members on rows [B, ...], or on rows of their own [E, B, ...]."""
         loss, metrics = self.loss(batch)
-        step(self.raw_optimizers()[0], loss, self.max_grad_norm)
+        self.step(self.raw_optimizers()[0], loss, self.max_grad_norm)
         return metrics
 
     def loss(self, batch: Transitions) -> tuple[Tensor, Metrics]:

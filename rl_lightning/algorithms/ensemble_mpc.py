@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.algorithms.module import Metrics, RLModule
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.provided import load_provided
@@ -17,7 +18,7 @@ from rl_lightning.rollout.planners import MPPI, Planner, shifted
 from rl_lightning.types import Carry, EnvSpec
 
 
-class EnsembleMPC(RLModule):
+class EnsembleMPC(PolicyModule):
     """Plans through the dynamics of an earlier stage; warm-started, each env by its own last plan.
 
     Args:

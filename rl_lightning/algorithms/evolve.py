@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rl_lightning.algorithms.module import Metrics, RLModule
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.controller import Controller
 from rl_lightning.models.dream_world import DreamWorld
@@ -23,7 +24,7 @@ from rl_lightning.seeding import derive
 from rl_lightning.types import Carry, EnvSpec
 
 
-class EvolveController(RLModule):
+class EvolveController(PolicyModule):
     """One update is one generation: ask for members, have them judged, tell their fitness.
 
     Args:
@@ -93,7 +94,7 @@ class EvolveController(RLModule):
                 f"{self.source}: a world of {found.provided('').init_args}; this stage has {own}. Set its sizes to fit"
             )
         self.world.load_state_dict(found.state_dict())
-        seed = derive(self.trainer.datamodule.seed, "evolve")  # type: ignore[attr-defined]
+        seed = derive(self.data_source.seed, "evolve")
         self.evolution = self.strategy.build(self.map.size, seed)
 
     def initial_carry(self, count: int) -> Carry:
@@ -140,6 +141,7 @@ class EvolveController(RLModule):
         return DreamOnlooker(self.players(self.best[None]), self.device)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
         if self.evolution is not None:
             checkpoint["evolution"] = self.evolution.state_dict()
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.module import Metrics
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_, td_target
 from rl_lightning.models.policy import ObsScale, flat_width
@@ -29,7 +29,7 @@ MOST_CHECKED = 20_000  # held-out rows whose error an evaluation looks at
 REMEMBERED = 6  # evaluations that the test for a plateau looks at
 
 
-class FQE(RLModule):
+class FQE(ModelModule):
     """Learns the values of a fixed policy by its own Bellman equation; each critic follows its own slow copy.
 
     Values begin near 0 and rise for many updates, and so does their error on held-out rows, which is measured in their
@@ -55,8 +55,8 @@ class FQE(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("continuous", "discrete")
-    acts = False
     newest_is_best = True
     history: Tensor
 
@@ -117,7 +117,7 @@ class FQE(RLModule):
             )
 
     def on_fit_start(self) -> None:
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        data = self.data_source
         if isinstance(self.norm, ObsScale):
             self.norm.fit_once(data)
         # The policy does not change, so its actions are asked for once; after a resume they are the same again.
@@ -159,7 +159,7 @@ class FQE(RLModule):
         q = self.q(self.norm(batch.obs), self.code(batch.action))
         loss = 0.5 * (batch.weight * (q - target).square()).mean(-1).sum()
         (optimizer,) = self.raw_optimizers()
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
         return {"train/critic_loss": loss, "train/q": q.mean()}
 
@@ -210,7 +210,7 @@ class FQE(RLModule):
         return metrics | ({"eval/value_held_out": held_out["value"]} if held_out else {})
 
     def heed(self, metrics: dict[str, float]) -> None:
-        at = float(self.trainer.datamodule.schedule.update)  # type: ignore[attr-defined]
+        at = float(self.clock.update)
         newest = self.history.new_tensor([[at, metrics["eval/value"]]])
         self.history.copy_(torch.cat((self.history[1:], newest)))
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import set_lr, step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.schedules import Constant, Schedule
 from rl_lightning.functional.value import advantage_weight, expectile_loss, polyak_, td_target
@@ -21,7 +22,7 @@ from rl_lightning.networks.optim import Adam, OptimizerRecipe
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
-class IQL(RLModule):
+class IQL(PolicyModule):
     """State values as a high expectile over the data's actions, then cloning weighted by advantage.
 
     Args:
@@ -42,6 +43,7 @@ class IQL(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("continuous",)
 
     def __init__(
@@ -78,7 +80,7 @@ class IQL(RLModule):
         self.value = nn.Sequential(torso, nn.Linear(torso.out_dim, 1))
 
     def on_fit_start(self) -> None:
-        self.policy.fit_norm(self.trainer.datamodule)  # type: ignore[attr-defined]
+        self.policy.fit_norm(self.data_source)
 
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
@@ -93,7 +95,7 @@ class IQL(RLModule):
         with torch.no_grad():
             q_data = self.q_slow(obs, batch.action).amin(0)
         value_loss = expectile_loss(q_data - self.value(obs).squeeze(-1), self.expectile)
-        step(value_optimizer, value_loss, self.max_grad_norm)
+        self.step(value_optimizer, value_loss, self.max_grad_norm)
 
         with torch.no_grad():
             value, next_value = self.value(torch.cat((obs, next_obs))).squeeze(-1).chunk(2)
@@ -101,11 +103,11 @@ class IQL(RLModule):
             target = td_target(batch.reward, next_value, batch.terminated, batch.discount)
         actor_loss = -(weight * self.policy.log_prob(obs, batch.action)).mean()
         set_lr(actor_optimizer, self.lr_schedule, self.progress)
-        step(actor_optimizer, actor_loss, self.max_grad_norm)
+        self.step(actor_optimizer, actor_loss, self.max_grad_norm)
 
         q = self.q(obs, batch.action)
         critic_loss = 0.5 * (batch.weight * (q - target).square()).mean(-1).sum()
-        step(critic_optimizer, critic_loss, self.max_grad_norm)
+        self.step(critic_optimizer, critic_loss, self.max_grad_norm)
         polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
         return {
             "train/value_loss": value_loss,

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.module import Metrics
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.dream_world import DreamWorld, heard
 from rl_lightning.models.provided import Provided, load_provided
@@ -19,7 +19,7 @@ from rl_lightning.networks.optim import Adam, OptimizerRecipe
 from rl_lightning.types import EnvSpec, Sequences
 
 
-class MDNRNN(RLModule):
+class MDNRNN(ModelModule):
     """Learns (code, action) -> next code, reward, end. Every frame is encoded once; its code is drawn anew each time.
 
     Args:
@@ -38,7 +38,7 @@ class MDNRNN(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
-    acts = False
+    learns_from = (Sequences,)
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class MDNRNN(RLModule):
         self.world.vision.load_state_dict(vision.state_dict())
 
     def on_fit_start(self) -> None:
-        self.trainer.datamodule.translate(self.encode)  # type: ignore[attr-defined]
+        self.data_source.translate(self.encode)
 
     def on_test_start(self) -> None:
         self.on_fit_start()
@@ -126,7 +126,7 @@ class MDNRNN(RLModule):
         found = self.losses(batch, torch.randn(shape, device=batch.obs.device))
         loss = self.total(found)
         (optimizer,) = self.raw_optimizers()
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         return {"train/loss": loss} | {f"world_model/{name}": value for name, value in found.items()}
 
     def assess(self, data: Any) -> dict[str, float]:

@@ -1,23 +1,28 @@
-"""The one base class of all algorithms: runs the update rule over a block, keeps metrics, acts and evaluates."""
+"""The base of all algorithms: runs the update rule over a block of batches and keeps what it measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from rl_lightning import interrupt
+from rl_lightning.algorithms.hooks import BackwardHooks
+from rl_lightning.algorithms.hyperparameters import Rebuildable
+from rl_lightning.algorithms.step import Grads, Stepper
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.collect import Act
-from rl_lightning.rollout.evaluate import StepCap, evaluate, summarize
-from rl_lightning.seeding import derive
-from rl_lightning.types import Block, Carry, EnvSpec, EpisodeStats, Transitions
+from rl_lightning.rollout.block import Block
+from rl_lightning.rollout.phases import PhaseContext
+from rl_lightning.rollout.schedule import RunSchedule
+from rl_lightning.trainer.access import data_of
+from rl_lightning.trainer.contract import check_partners, check_trainer
+from rl_lightning.trainer.fit_clock import FitClock
+from rl_lightning.trainer.loops import stand_between_blocks
+from rl_lightning.trainer.metrics_logger import MetricsLogger
+from rl_lightning.types import EnvSpec
 
 if TYPE_CHECKING:
     from rl_lightning.models.provided import Provided
@@ -25,8 +30,9 @@ if TYPE_CHECKING:
 Metrics = dict[str, Tensor]
 
 
-class RLModule(LightningModule):
-    """Base of the algorithms. A subclass defines `act`, `update` and `configure_optimizers`.
+class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_from_checkpoint is narrower
+    """What policies and models share. An algorithm extends PolicyModule or ModelModule and defines `update` and
+    `configure_optimizers`.
 
     Args:
         spec: What the env or data set is like; filled in from the data.
@@ -35,19 +41,23 @@ class RLModule(LightningModule):
     gamma = 0.99
     n_step = 1
     members = 0  # parts that may each be given rows of their own (data.bootstrap); 0: all learn from the same
-    acts = True  # False: a model of something; it is assessed on held-out rows instead of played
+    learns_from: ClassVar[tuple[type, ...]] = ()  # kinds of batches; (): any
+    evaluated_on: ClassVar[Literal["episodes", "rows"]] = "episodes"
     looks_by_passes = False  # evaluated by passes over the data until the first regular evaluation
     models_next_obs = False  # True: learns what is observed next, so rows that do not tell it are left out
     newest_is_best = False  # of a model: evaluations do not rank it, the newest weights are its best
-    explores_in_evaluation = False
     action_kinds: tuple[str, ...] = ("continuous", "discrete", "multi_discrete")
 
     def __init__(self, spec: EnvSpec) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.spec = spec
-        self.phase: Any = None  # in a phase: its fields and progress
-        self.progress = 0.0  # share of the budget spent when the current block began
+        self.phase: PhaseContext | None = None  # in a phase: its fields and progress
+        self.clock = RunSchedule()  # the data's, once there are some
+        self.data_source: Any = None  # the data, for `setup`; see rollout/learner.py for what they offer
+        self.stepper = Stepper()
+        self._own_optimizers: list[Optimizer] | None = None
+        self._loss = torch.tensor(float("nan"))  # of the newest update
         self._sums: Metrics = {}
         self._counts: dict[str, int] = {}
         if spec.action_kind not in self.action_kinds:
@@ -57,52 +67,20 @@ class RLModule(LightningModule):
                 f"ones. See: rl list algorithms"
             )
 
-    def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
-    ) -> tuple[Tensor, Carry]:
-        """Actions for N observations: greedy if `explore` is None, else drawn from it."""
-        raise TypeError(f"{type(self).__name__} must define act(obs, carry, explore, mask)")
-
+    # --------------------------------------------------------------------------------------------- the update rule
     def update(self, batch: Any) -> Metrics:
         """One round of the update rule. `priority` and `latent` go back to the buffer, other metrics are logged."""
         raise TypeError(f"{type(self).__name__} must define update(batch)")
 
-    def assess(self, data: Any) -> dict[str, float]:
-        """What a module that does not act is worth on held-out rows; `eval/score`, higher is better, ranks it."""
-        raise TypeError(f"{type(self).__name__} must define assess(data)")
-
-    def heed(self, metrics: dict[str, float]) -> None:
-        """Told of each assessment in training; a model keeps its best weights here, and counts its patience."""
+    @property
+    def progress(self) -> float:
+        """Fraction of the budget that was spent when the current block began."""
+        return self.clock.progress
 
     @property
     def finished(self) -> bool:
         """True ends the run before its budget: nothing more is to be gained."""
         return False
-
-    @property
-    def policy_trained(self) -> bool:
-        """False while the policy is still the one it was started from: its evaluations are no score of this run."""
-        return True
-
-    def caution(self) -> str | None:
-        """What somebody who reads this model's result must be told of it, e.g. that it is not final."""
-        return None
-
-    def report(self, data: Any) -> dict[str, Any]:
-        """What `rl test` says of a module that does not act: numbers, perhaps in groups."""
-        return dict(self.assess(data))
-
-    def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
-        """What `rl predict` writes of a module that does not act, for rows of a data set."""
-        raise ConfigError(f"{type(self).__name__} predicts nothing for rows of data")
-
-    def borrowed(self) -> dict[str, nn.Module]:
-        """Frozen modules of earlier stages' products that `act` goes through; no checkpoint of this one holds them."""
-        return {}
-
-    def provides(self) -> dict[str, Provided]:
-        """What later stages may take from this one's product, by name."""
-        return {}
 
     @classmethod
     def update_hooks(cls) -> list[str]:
@@ -110,64 +88,55 @@ class RLModule(LightningModule):
         named = [name for name in dir(cls) if name.startswith("update_") and name != "update_hooks"]
         return [*(["update"] if cls.update is not RLModule.update else []), *named]
 
-    def controller(self, role: str) -> Act:
-        """Who acts under a role that a phase names: the agent itself, or a method `act_<role>` of the module."""
-        if role == "agent":
-            return self.act
-        roles = [name.removeprefix("act_") for name in dir(type(self)) if name.startswith("act_")]
-        if role not in roles:
-            known = ", ".join(["agent", "random", *roles])
-            raise ConfigError(f"{type(self).__name__} has no controller '{role}'; there are {known}")
-        return getattr(self, f"act_{role}")  # type: ignore[no-any-return]
+    def training_step(self, block: Block, batch_idx: int) -> dict[str, Any]:
+        """Learns from every batch of a block, as it comes."""
+        for batch in block:
+            self.phase = block.phase
+            metrics = getattr(self, block.hook)(batch)
+            if "priority" in metrics:
+                block.update_priorities(batch.index, metrics.pop("priority"))
+            if "latent" in metrics:
+                block.update_latents(batch.index, metrics.pop("latent"))
+            self.record(metrics)
+            if self.stepper.schedulers:
+                self.step_schedulers(self.clock.update + 1, "step")
+        return {"loss": self._loss, "env_step": self.clock.env_step, "update": self.clock.update}
 
-    def initial_carry(self, count: int) -> Carry:
-        """The recurrent state of `count` envs at the start of an episode: zeros, or nothing."""
-        return ()
+    def step(
+        self, optimizer: Optimizer, loss: Tensor, clip: float | None = None, grads: Grads | None = None
+    ) -> Tensor | None:
+        """One step of one optimizer down the gradient of `loss`; its norm, if it is clipped. See step.py."""
+        return self.stepper(optimizer, loss, clip, grads)
 
     def raw_optimizers(self) -> list[Optimizer]:
-        """The optimizers in the order of `configure_optimizers`, without Lightning's wrapper (0.1 ms a step)."""
-        found = self.optimizers(use_pl_optimizer=False)
-        return found if isinstance(found, list) else [found]
+        """The optimizers in the order of `configure_optimizers`, without Lightning's wrapper (0.1 ms a step).
 
-    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Blocks are made on the CPU: there Lightning need not look at every tensor of each."""
-        if device.type == "cpu":
-            return batch
-        return super().transfer_batch_to_device(batch, device, dataloader_idx)
+        Without a Trainer they are the module's own.
+        """
+        if self._trainer is not None and self._trainer.optimizers:
+            return self._trainer.optimizers
+        if self._own_optimizers is None:
+            self._own_optimizers = optimizers_of(self.configure_optimizers())
+        return self._own_optimizers
 
-    def training_step(self, block: Block, batch_idx: int) -> None:
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.phase = data.view
-        rule = getattr(self, block.hook)
-        if callable(block.batch):
-            return self._learn_between(block, rule, data)
-        priorities = []
-        for u in range(block.updates):
-            interrupt.poll()
-            metrics = rule(pick(block.batch, u) if block.stacked else block.batch)
-            if "priority" in metrics:
-                priorities.append(metrics.pop("priority"))
-            self.record(metrics)
-        data.schedule.update += block.updates
-        if priorities and block.batch is not None:
-            data.feedback(block, torch.stack(priorities))
+    def watch_backward(self, trainer: Trainer) -> None:
+        """Calls Lightning's hooks around a backward pass from now on, where somebody overrides one."""
+        hooks = BackwardHooks(trainer, self)
+        self.stepper.hooks = hooks if hooks.any else None
+        self.stepper.schedulers = any(c.interval == "step" for c in trainer.lr_scheduler_configs)
 
-    def _learn_between(self, block: Block, rule: Any, data: Any) -> None:
-        """Of a block whose batches are not there yet: each is collected and drawn when the one before was learned."""
-        mixed = torch.is_autocast_enabled(self.device.type)  # entering a context costs more than asking
-        for _ in range(block.updates):
-            interrupt.poll()
-            with torch.autocast(self.device.type, enabled=False) if mixed else nullcontext():
-                batch = block.batch()
-            batch = self.transfer_batch_to_device(batch, self.device, 0)
-            metrics = rule(batch)
-            data.schedule.update += 1
-            if "priority" in metrics:
-                data.feedback(block._replace(batch=batch), metrics.pop("priority"))
-            if "latent" in metrics:
-                data.remember(block._replace(batch=batch), metrics.pop("latent"))
-            self.record(metrics)
+    def step_schedulers(self, count: int, interval: str) -> None:
+        """Moves the schedulers of `configure_optimizers`, which Lightning leaves alone in manual optimization."""
+        for config in self.trainer.lr_scheduler_configs:
+            if config.interval == interval and count % config.frequency == 0:
+                plateau = isinstance(config.scheduler, ReduceLROnPlateau)
+                metric = (
+                    self.trainer.callback_metrics.get(config.monitor or "eval/return") if plateau else None
+                )
+                if not plateau or metric is not None:
+                    self.lr_scheduler_step(config.scheduler, metric)
 
+    # ------------------------------------------------------------------------------------------------ what it measured
     def record(self, metrics: Metrics) -> None:
         """Adds to the running means; nothing is converted or logged here."""
         for name, value in metrics.items():
@@ -178,6 +147,8 @@ class RLModule(LightningModule):
             value = value.detach()
             self._sums[name] = self._sums[name] + value if name in self._sums else value
             self._counts[name] = self._counts.get(name, 0) + 1
+            if name.endswith("loss"):
+                self._loss = value
 
     def metrics_state(self) -> dict[str, Any]:
         """The running means, for a checkpoint between two emissions."""
@@ -193,63 +164,53 @@ class RLModule(LightningModule):
         self._sums, self._counts = {}, {}
         return means
 
-    def play(
-        self, envs: Any, episodes: int, seed: int, max_steps: int | None = None, longest: int = 0
-    ) -> list[EpisodeStats]:
-        """Plays whole episodes and leaves no trace: own generator, eval mode, no gradient. See StepCap for the rest."""
-        explore = self.evaluation_draw(seed)
-        modes = [(module, module.training) for module in self.modules()]
-        self.eval()
-        try:
-            with torch.random.fork_rng(devices=[]):
-                cap = StepCap(envs, max_steps, longest)
-                return evaluate(self.player(), self.initial_carry, envs, episodes, seed, explore, cap)
-        finally:
-            for module, training in modes:
-                module.training = training
+    def summarize_evaluation(self) -> dict[str, float]:
+        """The `eval/*` metrics of the rounds since the last call, over all ranks; none after a sanity check."""
+        return {}
 
-    def evaluation_draw(self, seed: int) -> torch.Generator | None:
-        """What `act` is given wherever a finished policy acts: None for a greedy one, else where it draws from."""
-        return torch.Generator().manual_seed(derive(seed, "play")) if self.explores_in_evaluation else None
+    # --------------------------------------------------------------------------------------------- Lightning's hooks
+    def attach(self, source: Any) -> None:
+        """Takes the data that the Trainer has; called when it is set up, before `setup`."""
+        self.data_source, self.clock = source, source.schedule
 
-    def onlooker(self) -> Callable[[Tensor], list[np.ndarray]] | None:
-        """For a film: told of every observation [1, *O] of one episode, returns pictures [H, W, 3] to lay beside it."""
+    def configure_callbacks(self) -> list[Callback]:
+        """What every fit needs, unless the Trainer has it; what cannot hold is refused here, before all else."""
+        trainer = self.trainer
+        check_trainer(trainer)
+        check_partners(self, data_of(trainer))
+        listed = trainer.callbacks  # type: ignore[attr-defined]
+        return [kind() for kind in (MetricsLogger, FitClock) if not any(isinstance(c, kind) for c in listed)]
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_save_checkpoint(checkpoint)
+        stand_between_blocks(checkpoint, self.clock.blocks)
+
+    @property
+    def policy_trained(self) -> bool:
+        """False while the policy is still the one it was started from: its evaluations are no score of this run."""
+        return True
+
+    def caution(self) -> str | None:
+        """What somebody who reads this model's result must be told of it, e.g. that it is not final."""
         return None
 
-    def player(self, role: str = "agent") -> Act:
-        """Who acts under a role, taking observations from wherever envs leave them to the module's device."""
-        act = self.controller(role)
-        if self.device.type == "cpu":
-            return act
+    def borrowed(self) -> dict[str, nn.Module]:
+        """Frozen modules of earlier stages' products that `act` goes through; no checkpoint of this one holds them."""
+        return {}
 
-        def on_device(
-            obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
-        ) -> tuple[Tensor, Carry]:
-            return act(obs.to(self.device), carry, explore, None if mask is None else mask.to(self.device))
-
-        return on_device
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self._evaluate_once()
-
-    def test_step(self, batch: Any, batch_idx: int) -> None:
-        self._evaluate_once()
-
-    @torch.no_grad()
-    def _evaluate_once(self) -> None:
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        if not self.acts:
-            self.assessed = self.report(data)
-            return
-        run = data.schedule.run
-        envs = data.eval_envs(run.eval_episodes)
-        if envs is None:
-            self.evaluated = None
-            return
-        self.evaluated = self.play(envs, run.eval_episodes, derive(data.seed, "test"), run.eval_max_steps)
-        self.log_dict(summarize(self.evaluated), batch_size=1)
+    def provides(self) -> dict[str, Provided]:
+        """What later stages may take from this one's product, by name."""
+        return {}
 
 
-def pick(batch: Any, u: int) -> Any:
-    """Batch u of a block: the same NamedTuple, without the first axis."""
-    return type(batch)(*(None if field is None else field[u] for field in batch))
+def optimizers_of(made: Any) -> list[Optimizer]:
+    """The optimizers among all that Lightning lets `configure_optimizers` return."""
+    if made is None:
+        return []
+    if isinstance(made, dict):
+        return [made["optimizer"]]
+    if isinstance(made, tuple) and made and isinstance(made[0], list):
+        made = made[0]  # optimizers, schedulers
+    if isinstance(made, list | tuple):
+        return [item["optimizer"] if isinstance(item, dict) else item for item in made]
+    return [made]

@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from rl_lightning import interrupt, ranks
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import set_lr, step
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.frames import (
     change_weights,
@@ -34,7 +35,7 @@ from rl_lightning.types import EnvSpec, FrameWindow
 RARE_REACH = 4  # pixels: about as far as small things move in a step
 
 
-class NextFrame(RLModule):
+class NextFrame(ModelModule):
     """One update walks through windows of frames and makes one gradient step at each position.
 
     What the world sees next is the true frame or, more and more often, its own prediction: no gradient crosses time.
@@ -65,7 +66,7 @@ class NextFrame(RLModule):
         horizons: Steps after which rollouts on its own are judged, as far as windows reach.
     """
 
-    acts = False
+    learns_from = (FrameWindow,)
     action_kinds = ("discrete",)
     gradient_steps: Tensor
     class_weight: Tensor
@@ -122,7 +123,7 @@ class NextFrame(RLModule):
         self.register_buffer("rare", rare, persistent=False)
 
     def on_fit_start(self) -> None:
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        data: Any = self.data_source
         if self.world.seen is not None:
             counts = torch.stack(ranks.gather(data.color_counts(self.world.colors).to(self.device))).sum(0)
             self.world.seen.copy_(counts > 0)
@@ -149,7 +150,7 @@ class NextFrame(RLModule):
             found = world.features(stack, window.action[:, t], state, target, 1.0 - truth)
             logits = world.frame_logits(found)
             loss, metrics = self._losses(found, logits, window, t)
-            step(optimizer, loss, self.max_grad_norm)
+            self.step(optimizer, loss, self.max_grad_norm)
             history.append(metrics)
             if t + 1 < length:
                 stack = world.push(stack, self._blot(self._shown(logits.detach(), target, truth)))

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.models.dream_actors import env_actions
 from rl_lightning.models.rssm import LatentState
 from rl_lightning.models.world_model import ImaginedFuture, LatentWorld
@@ -16,7 +16,7 @@ from rl_lightning.rollout.planners import CEM, Planner
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
 
-class PlaNet(RLModule):
+class PlaNet(PolicyModule):
     """Learns a world model and acts by planning in it; there is no policy and no value.
 
     Args:
@@ -29,6 +29,7 @@ class PlaNet(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
+    learns_from = (Sequences,)
     action_kinds = ("continuous",)
 
     def __init__(
@@ -91,7 +92,9 @@ class PlaNet(RLModule):
         observed = self.world.observe(window)
         losses, divergence = self.world.losses(window, observed)
         means = {name: loss.mean() for name, loss in losses.items()}
-        norm = step(self.raw_optimizers()[0], torch.stack(list(means.values())).sum(), self.max_grad_norm)
+        norm = self.step(
+            self.raw_optimizers()[0], torch.stack(list(means.values())).sum(), self.max_grad_norm
+        )
         metrics = {f"world_model/{name}_loss": value.detach() for name, value in means.items()}
         wrong = losses["decoder"].detach() + losses["reward"].detach()
         metrics |= {"world_model/kl": divergence.detach(), "priority": wrong.mean(0)}

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rl_lightning import interrupt, ranks
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import set_lr, step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.advantages import GAE, ReturnComputer
 from rl_lightning.functional.policy import ppo_loss
@@ -21,10 +22,10 @@ from rl_lightning.models.network_policies import HeadPolicy, describable
 from rl_lightning.models.normalizer import RunningNorm
 from rl_lightning.models.provided import Provided
 from rl_lightning.networks.actors import make_policy_head
-from rl_lightning.networks.base import Network
 from rl_lightning.networks.critics import ValueHead
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.optim import Adam, OptimizerRecipe
+from rl_lightning.networks.own import NetworkLike, as_network
 from rl_lightning.types import Carry, EnvSpec, Rollout
 
 
@@ -61,7 +62,7 @@ class Rows:
             yield Minibatch(obs, action, is_first, carry, None if masks is None else masks[k], tuple(others))
 
 
-class PPO(RLModule):
+class PPO(PolicyModule):
     """Clipped policy gradient over a few passes through each fresh rollout.
 
     Args:
@@ -91,10 +92,12 @@ class PPO(RLModule):
         eval_temperature: The same in evaluation, where actions are drawn there.
     """
 
+    learns_from = (Rollout,)
+
     def __init__(
         self,
         spec: EnvSpec,
-        network: Network | None = None,
+        network: NetworkLike | None = None,
         share_network: bool = False,
         lr: float = 3e-4,
         lr_schedule: Schedule | None = None,
@@ -136,10 +139,10 @@ class PPO(RLModule):
         self.max_grad_norm, self.target_kl = max_grad_norm, target_kl
         self.normalize_advantages = normalize_advantages
         self.explores_in_evaluation = explore_in_evaluation
-        self.network = network = network or MLP()
+        self.network = recipe = as_network(network) or MLP()
         self.norm = RunningNorm(spec.obs_shape) if normalize_obs else nn.Identity()
-        self.torso = network.build(spec.obs_shape)
-        self.value_torso = None if share_network else network.build(spec.obs_shape)
+        self.torso = recipe.build(spec.obs_shape)
+        self.value_torso = None if share_network else recipe.build(spec.obs_shape)
         self.policy = make_policy_head(spec, self.torso.out_dim, log_std_init)
         self.value = ValueHead(self.torso.out_dim)
         self.recurrent = bool(self.torso.initial_carry(1))
@@ -284,7 +287,7 @@ class PPO(RLModule):
         entropy = (entropies if self.entropy_weight else entropies.detach()).mean()
         if self.entropy_weight:
             loss = torch.sub(loss, entropy, alpha=self.entropy_weight)
-        norm = step(optimizer, loss, self.max_grad_norm)
+        norm = self.step(optimizer, loss, self.max_grad_norm)
         assert norm is not None
         return {
             "train/loss": loss.detach(),

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_lightning.algorithms.module import Metrics, RLModule
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.policy import UniformPolicy
 from rl_lightning.models.provided import Provided
@@ -15,7 +16,7 @@ from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.types import Carry, EnvSpec
 
 
-class RandomPolicy(RLModule):
+class RandomPolicy(PolicyModule):
     """Chooses uniformly among the legal actions and learns nothing.
 
     Args:

@@ -7,22 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_lightning.algorithms.module import Metrics, RLModule
+from rl_lightning.algorithms.acting import Acting
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.module import Metrics
 from rl_lightning.models.provided import Provided
 from rl_lightning.models.recording import Recording
 from rl_lightning.rollout.data_policies import BrownianActions, DataPolicy
 from rl_lightning.types import Carry, EnvSpec
 
 
-class Record(RLModule):
+class Record(Acting, ModelModule):  # type: ignore[misc]  # as RLModule
     """Plays a policy that needs no training and keeps what it saw. The episodes are its product.
 
     Args:
         spec: What the env is like; filled in from the data.
         policy: Who plays; null: actions that drift.
     """
-
-    acts = False
 
     def __init__(self, spec: EnvSpec, policy: DataPolicy | None = None) -> None:
         super().__init__(spec)

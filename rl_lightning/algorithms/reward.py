@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.module import Metrics
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.rewards import CLASSES, class_balanced_weights, focal_loss, reward_label
 from rl_lightning.models import frame_checks as checks
@@ -23,7 +23,7 @@ from rl_lightning.networks.reward_net import HEADS, RewardNet
 from rl_lightning.types import EnvSpec, FrameWindow
 
 
-class RewardHead(RLModule):
+class RewardHead(ModelModule):
     """Classifies the sign of the reward; the world it looks through stays as it is.
 
     Args:
@@ -38,7 +38,7 @@ class RewardHead(RLModule):
         checked: Held-out steps that an evaluation looks at; all that pay are among them.
     """
 
-    acts = False
+    learns_from = (FrameWindow,)
     action_kinds = ("discrete",)
     class_weight: Tensor
     head: RewardNet
@@ -85,7 +85,7 @@ class RewardHead(RLModule):
     def on_fit_start(self) -> None:
         self.world.to(self.device)
         if self.reward_loss == "cbf":
-            counts = self.trainer.datamodule.reward_counts()  # type: ignore[attr-defined]
+            counts = self.data_source.reward_counts()
             self.class_weight.copy_(class_balanced_weights(counts))
 
     def update(self, window: FrameWindow) -> Metrics:
@@ -100,7 +100,7 @@ class RewardHead(RLModule):
         else:
             loss = F.cross_entropy(logits, label)
         (optimizer,) = self.raw_optimizers()
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         right = (logits.detach().argmax(-1) == label).float().mean()
         paid = (label != 1).float().mean()
         return {"train/loss": loss.detach(), "train/accuracy": right, "train/paid_share": paid}

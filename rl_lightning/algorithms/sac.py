@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import set_lr, step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.policy import squashed_sample, standard_noise
 from rl_lightning.functional.schedules import Schedule
@@ -20,16 +21,17 @@ from rl_lightning.models.policy import SquashedGaussianPolicy
 from rl_lightning.models.provided import Provided, load_provided
 from rl_lightning.models.sac_gradients import ActorPass, WrittenOut, can_write_out
 from rl_lightning.networks.actors import SquashedGaussianActor
-from rl_lightning.networks.base import Network, feed_forward
+from rl_lightning.networks.base import feed_forward
 from rl_lightning.networks.critics import QEnsemble
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.optim import Adam, OptimizerRecipe
+from rl_lightning.networks.own import NetworkLike, as_network
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 Drawn = Tensor | ActorPass  # noise, or what the actor has done with it
 
 
-class SAC(RLModule):
+class SAC(PolicyModule):
     """Maximum-entropy actor-critic for continuous actions.
 
     Args:
@@ -58,13 +60,14 @@ class SAC(RLModule):
         actor_starts: Updates of the critics alone before the actor moves; lets them learn about that policy first.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("continuous",)
     updates: Tensor
 
     def __init__(
         self,
         spec: EnvSpec,
-        network: Network | None = None,
+        network: NetworkLike | None = None,
         critic_hidden: list[int] | None = None,
         critics: int = 2,
         critic_subset: int | None = None,
@@ -101,15 +104,14 @@ class SAC(RLModule):
         self.optimizer = optimizer or Adam()
         self.gamma, self.n_step, self.target_rate = gamma, n_step, target_rate
         self.critic_subset, self.actor_every, self.max_grad_norm = critic_subset, actor_every, max_grad_norm
-        network = network or MLP(hidden=[256, 256], activation="relu", init="default")
-        self.network = network
+        self.network = recipe = as_network(network) or MLP([256, 256], activation="relu", init="default")
         self.actor = SquashedGaussianActor(
-            feed_forward(network, spec), spec.action_dim, log_std_init=log_std_init
+            feed_forward(recipe, spec), spec.action_dim, log_std_init=log_std_init
         )
         hidden = critic_hidden or [256, 256]
         # Pixels are seen through an encoder of the critics' own; the actor never trains it.
         pixels = len(spec.obs_shape) > 1
-        self.encoder: nn.Module = feed_forward(network, spec) if pixels else nn.Identity()
+        self.encoder: nn.Module = feed_forward(recipe, spec) if pixels else nn.Identity()
         width = self.actor.torso.out_dim if pixels else spec.obs_shape[0]
         self.q = QEnsemble(critics, width, spec.action_dim, hidden, layer_norm=critic_layer_norm)
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
@@ -158,7 +160,7 @@ class SAC(RLModule):
         alpha, moves = self.log_alpha.detach().exp(), self._moves()
         drawn = self._draw(batch.next_obs, batch.obs) if moves else self._draw(batch.next_obs)
         critic_loss, q, error, grads = self._critic_loss(batch, alpha, drawn[0])
-        step(critic_optimizer, critic_loss, self.max_grad_norm, grads)
+        self.step(critic_optimizer, critic_loss, self.max_grad_norm, grads)
         metrics = {
             "train/critic_loss": critic_loss,
             "train/q": q.mean(),
@@ -232,11 +234,11 @@ class SAC(RLModule):
         self, batch: Transitions, drawn: Drawn, optimizer: Optimizer, alpha_optimizer: list[Optimizer]
     ) -> Metrics:
         loss, log_prob, grads = self._actor_loss(batch, drawn)
-        step(optimizer, loss, self.max_grad_norm, grads)
+        self.step(optimizer, loss, self.max_grad_norm, grads)
         entropy = -log_prob
         if alpha_optimizer:
             slope = entropy - self.target_entropy
-            step(alpha_optimizer[0], self.log_alpha.detach() * slope, None, [slope])
+            self.step(alpha_optimizer[0], self.log_alpha.detach() * slope, None, [slope])
         return {"train/actor_loss": loss.detach(), "train/entropy": entropy}
 
     def _follow(self) -> None:

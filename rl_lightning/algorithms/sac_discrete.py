@@ -9,21 +9,22 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.functional.policy import categorical_sample, mask_logits
 from rl_lightning.functional.value import polyak_, td_target
 from rl_lightning.models.network_policies import HeadPolicy, describable
 from rl_lightning.models.provided import Provided
 from rl_lightning.networks.actors import CategoricalHead
-from rl_lightning.networks.base import Network, feed_forward
+from rl_lightning.networks.base import feed_forward
 from rl_lightning.networks.critics import DiscreteQEnsemble
 from rl_lightning.networks.mlp import MLP
 from rl_lightning.networks.optim import Adam, OptimizerRecipe
+from rl_lightning.networks.own import NetworkLike, as_network
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
-class DiscreteSAC(RLModule):
+class DiscreteSAC(PolicyModule):
     """Maximum-entropy actor-critic for discrete actions.
 
     Args:
@@ -43,13 +44,14 @@ class DiscreteSAC(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("discrete",)
     updates: Tensor
 
     def __init__(
         self,
         spec: EnvSpec,
-        network: Network | None = None,
+        network: NetworkLike | None = None,
         critics: int = 2,
         lr: float = 3e-4,
         critic_lr: float | None = None,
@@ -68,11 +70,13 @@ class DiscreteSAC(RLModule):
         self.optimizer = optimizer or Adam()
         self.gamma, self.n_step, self.max_grad_norm = gamma, n_step, max_grad_norm
         self.target_rate, self.target_every = target_rate, target_every
-        self.network = network = network or MLP(hidden=[256, 256], activation="relu", init="default")
+        self.network = recipe = as_network(network) or MLP(
+            hidden=[256, 256], activation="relu", init="default"
+        )
         actions = spec.action_sizes[0]
-        self.torso = feed_forward(network, spec)
+        self.torso = feed_forward(recipe, spec)
         self.policy = CategoricalHead(self.torso.out_dim, actions)
-        self.q = DiscreteQEnsemble([feed_forward(network, spec) for _ in range(critics)], actions)
+        self.q = DiscreteQEnsemble([feed_forward(recipe, spec) for _ in range(critics)], actions)
         self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
         self.learn_alpha = alpha is None
         self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha or 1.0)), requires_grad=self.learn_alpha)
@@ -96,14 +100,14 @@ class DiscreteSAC(RLModule):
         q = self.q(batch.obs)  # [E, B, A]
         chosen = q.gather(-1, batch.action[None, :, None].expand(len(q), -1, 1))[..., 0]
         critic_loss = 0.5 * (batch.weight * (chosen - target).square()).mean(-1).sum()
-        step(critic_optimizer, critic_loss, self.max_grad_norm)
+        self.step(critic_optimizer, critic_loss, self.max_grad_norm)
         log_probs = self._log_probs(batch.obs, batch.mask)
         probs = log_probs.exp()
         actor_loss = (probs * (alpha * log_probs - q.detach().amin(0))).sum(-1).mean()
-        step(actor_optimizer, actor_loss, self.max_grad_norm)
+        self.step(actor_optimizer, actor_loss, self.max_grad_norm)
         entropy = -(probs * log_probs).sum(-1).detach().mean()
         if alpha_optimizer:
-            step(alpha_optimizer[0], self.log_alpha * (entropy - self.target_entropy))
+            self.step(alpha_optimizer[0], self.log_alpha * (entropy - self.target_entropy))
         self.updates += 1
         if self.updates % self.target_every == 0:
             polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -12,76 +12,112 @@ from torch.optim import Optimizer
 
 from rl_lightning import ranks
 from rl_lightning.errors import DivergedError
-from rl_lightning.functional.schedules import Schedule
+from rl_lightning.functional.schedules import Constant, Schedule
+
+Grads = Sequence[Tensor | None]
+
+
+class Hooks(Protocol):
+    """Lightning's hooks around a backward pass, where somebody overrides one of them."""
+
+    def on_before_zero_grad(self, optimizer: Optimizer) -> None: ...
+    def on_before_backward(self, loss: Tensor) -> None: ...
+    def on_after_backward(self) -> None: ...
+    def on_before_optimizer_step(self, optimizer: Optimizer) -> None: ...
+
+
+class Stepper:
+    """Moves an optimizer's own parameters down the gradient of a loss.
+
+    Only their gradients are computed: an actor's loss costs nothing in the critic it looks through. A loss that is not
+    finite raises before anything moves.
+    """
+
+    hooks: Hooks | None = None
+    schedulers = False  # there are some that count updates
+
+    def __call__(
+        self, optimizer: Optimizer, loss: Tensor, clip: float | None = None, grads: Grads | None = None
+    ) -> Tensor | None:
+        """Returns the gradient's norm if it is clipped. A rule that has written its gradients out hands them in."""
+        alone = ranks.world_size() == 1
+        if alone:
+            check_finite(loss)
+        params = parameters(optimizer)
+        if self.hooks is not None:
+            self.hooks.on_before_zero_grad(optimizer)
+            self.hooks.on_before_backward(loss)
+        if grads is None:
+            grads = gradients(loss, params)
+        if not alone:
+            # the loss goes with the gradients: one rank must not leave while the others wait for its message
+            mean = loss.detach().clone()
+            ranks.average_([*(g for g in grads if g is not None), mean])
+            check_finite(mean)
+        return self.move(optimizer, params, grads, clip)
+
+    def move(
+        self, optimizer: Optimizer, params: list[Tensor], grads: Grads, clip: float | None
+    ) -> Tensor | None:
+        assign(params, grads)
+        if self.hooks is not None:
+            self.hooks.on_after_backward()
+        norm = None if clip is None else clip_([p.grad for p in params if p.grad is not None], clip)
+        if self.hooks is not None:
+            self.hooks.on_before_optimizer_step(optimizer)
+        optimizer.step()
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            torch.clear_autocast_cache()  # else the next update of this block would see the weights of before
+        return norm
 
 
 def parameters(optimizer: Optimizer) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def step(
-    optimizer: Optimizer,
-    loss: Tensor,
-    clip: float | None = None,
-    grads: Sequence[Tensor | None] | None = None,
-) -> Tensor | None:
-    """Moves exactly the optimizer's own parameters down the gradient of `loss`; returns the gradient's norm if clipped.
-
-    Only their gradients are computed: an actor's loss costs nothing in the critic it looks through. A rule that has
-    written its gradients out hands them in as `grads`. A loss that is not finite raises before anything moves.
-    """
-    if _guard is not None:
-        return _guard.step(optimizer, loss, clip, grads)
-    alone = ranks.world_size() == 1
-    if alone:
-        _check_finite(loss)
-    params = parameters(optimizer)
-    if grads is None:
-        grads = torch.autograd.grad(loss, params, allow_unused=True)
-    if (
-        not alone
-    ):  # the loss goes with the gradients: one rank must not leave while the others wait for its message
-        mean = loss.detach().clone()
-        ranks.average_([*(g for g in grads if g is not None), mean])
-        _check_finite(mean)
-    assign(params, grads)
-    norm = None if clip is None else clip_([p.grad for p in params if p.grad is not None], clip)
-    optimizer.step()
-    if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
-        torch.clear_autocast_cache()  # else the next update of this block would see the weights from before the step
-    return norm
+def gradients(loss: Tensor, params: list[Tensor]) -> list[Tensor | None]:
+    """Of the parameters that are not frozen, None for the others."""
+    free = [p for p in params if p.requires_grad]
+    if not free:
+        return [None] * len(params)
+    found = iter(torch.autograd.grad(loss, free, allow_unused=True))
+    return [next(found) if p.requires_grad else None for p in params]
 
 
-def _check_finite(loss: Tensor) -> None:
+def check_finite(loss: Tensor) -> None:
     if not math.isfinite(value := loss.item()):
         raise DivergedError(f"the loss became {value}; nothing was learned from it")
 
 
-def assign(params: Sequence[Tensor], grads: Sequence[Tensor | None]) -> None:
-    """Gives each parameter its gradient, in the parameter's own order in memory.
+def assign(params: Sequence[Tensor], grads: Grads) -> None:
+    """Gives each parameter its gradient, in the parameter's own order in memory; a frozen one gets none.
 
     Fused optimizers walk both side by side, and a convolution may hand back a gradient laid out otherwise.
     """
     for param, grad in zip(params, grads, strict=True):
         if grad is not None and grad.stride() != param.stride():
             grad = torch.empty_like(param).copy_(grad)
-        param.grad = grad
+        param.grad = grad if param.requires_grad else None
 
 
 def clip_(grads: list[Tensor], limit: float) -> Tensor:
     """Scales gradients down to `limit` together; returns their norm from before. Half the cost of torch's own."""
+    if not grads:
+        return torch.zeros(())
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
     torch._foreach_mul_(grads, (limit / (norm + 1e-6)).clamp_(max=1.0))
     return norm
 
 
 def set_lr(optimizer: Optimizer, schedule: Schedule, progress: float) -> None:
-    """The scheduled share of the rate that each group began with; that rate is saved with the optimizer."""
+    """The scheduled fraction of the learning rate that each group began with; that one is saved with the optimizer."""
+    if isinstance(schedule, Constant):
+        return  # a scheduler of the user's own may be at work
     for group in optimizer.param_groups:
         group["lr"] = schedule.value(group.setdefault("initial_lr", group["lr"]), progress)
 
 
-class GradientGuard:
+class GradientGuard(Stepper):
     """Steps that look at every gradient first, and may gather several before one move.
 
     Args:
@@ -98,48 +134,43 @@ class GradientGuard:
         self.skipped = self.in_a_row = 0
         self.pending: dict[int, tuple[int, list[Tensor | None]]] = {}  # id of an optimizer -> count and sums
 
-    def step(
-        self,
-        optimizer: Optimizer,
-        loss: Tensor,
-        clip: float | None,
-        grads: Sequence[Tensor | None] | None = None,
+    def __call__(
+        self, optimizer: Optimizer, loss: Tensor, clip: float | None = None, grads: Grads | None = None
     ) -> Tensor | None:
         params = parameters(optimizer)
         if ranks.world_size() == 1 and not math.isfinite(loss.item()):  # several must not part ways here
             self._refuse(loss.item(), params, [])
             return None if clip is None else torch.zeros_like(loss.detach())
+        if self.hooks is not None:
+            self.hooks.on_before_zero_grad(optimizer)
+            self.hooks.on_before_backward(loss)
         try:
-            found = grads or torch.autograd.grad(loss, params, allow_unused=True)
+            grads = grads or gradients(loss, params)
         except RuntimeError as error:  # how anomaly detection tells
             if "returned nan values" not in str(error):
                 raise
             raise DivergedError(f"in the backward pass: {error}") from error
         value = loss.detach().clone().float()
-        ranks.average_([*(g for g in found if g is not None), value])  # all ranks see and decide the same
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm([g for g in found if g is not None])))
+        there = [g for g in grads if g is not None]
+        ranks.average_([*there, value])  # all ranks see and decide the same
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(there))) if there else torch.zeros(())
         if not (math.isfinite(value.item()) and math.isfinite(norm.item())):
-            self._refuse(value.item(), params, found)
+            self._refuse(value.item(), params, grads)
             return None if clip is None else torch.zeros_like(norm)
         self.in_a_row = 0
-        grads = self._gathered(optimizer, found)
-        if grads is None:
+        gathered = self._gathered(optimizer, grads)
+        if gathered is None:
             return None if clip is None else norm
-        assign(params, grads)
-        norm = None if clip is None else clip_([p.grad for p in params if p.grad is not None], clip)
-        optimizer.step()
-        if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
-            torch.clear_autocast_cache()
-        return norm
+        return self.move(optimizer, params, gathered, clip)
 
-    def _gathered(self, optimizer: Optimizer, found: Any) -> list[Tensor | None] | None:
+    def _gathered(self, optimizer: Optimizer, grads: Grads) -> list[Tensor | None] | None:
         """The mean over the last `accumulate` gradients, once there are so many."""
         if self.accumulate == 1:
-            return list(found)
-        count, sums = self.pending.pop(id(optimizer), (0, [None] * len(found)))
+            return list(grads)
+        count, sums = self.pending.pop(id(optimizer), (0, [None] * len(grads)))
         sums = [
             old if new is None else new.clone() if old is None else old + new  # a rule may write over its own
-            for old, new in zip(sums, found, strict=True)
+            for old, new in zip(sums, grads, strict=True)
         ]
         if count + 1 < self.accumulate:
             self.pending[id(optimizer)] = (count + 1, sums)
@@ -177,16 +208,3 @@ class GradientGuard:
                 like = parameters(optimizer)
                 sums = [None if g is None else g.to(p.device) for g, p in zip(entry[1], like, strict=True)]
                 self.pending[id(optimizer)] = (int(entry[0]), sums)
-
-
-_guard: GradientGuard | None = None  # of the run in this process; None is the quick way
-
-
-def guard_steps(guard: GradientGuard | None) -> None:
-    """Sends every step of this process through a guard, or through none."""
-    global _guard
-    _guard = guard
-
-
-def current_guard() -> GradientGuard | None:
-    return _guard

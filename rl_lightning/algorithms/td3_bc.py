@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import inverse_scale, polyak_, td_target
 from rl_lightning.models.policy import DeterministicPolicy, flat_width
@@ -20,7 +20,7 @@ from rl_lightning.networks.optim import Adam, OptimizerRecipe
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
-class TD3_BC(RLModule):
+class TD3_BC(PolicyModule):
     """A deterministic policy from data: the critics' favourite action, not far from the one that was taken.
 
     Args:
@@ -40,6 +40,7 @@ class TD3_BC(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
+    learns_from = (Transitions,)
     action_kinds = ("continuous",)
     updates: Tensor
 
@@ -76,7 +77,7 @@ class TD3_BC(RLModule):
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def on_fit_start(self) -> None:
-        self.policy.fit_norm(self.trainer.datamodule)  # type: ignore[attr-defined]
+        self.policy.fit_norm(self.data_source)
 
     def act(
         self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
@@ -88,7 +89,7 @@ class TD3_BC(RLModule):
         obs, next_obs = self.policy.norm(batch.obs), self.policy.norm(batch.next_obs)
         q = self.q(obs, batch.action)
         loss = 0.5 * (batch.weight * (q - self._target(next_obs, batch)).square()).mean(-1).sum()
-        step(critic_optimizer, loss, self.max_grad_norm)
+        self.step(critic_optimizer, loss, self.max_grad_norm)
         metrics = {"train/critic_loss": loss, "train/q": q.mean()}
         self.updates += 1
         if self.updates % self.actor_every == 0:
@@ -108,7 +109,7 @@ class TD3_BC(RLModule):
         q = self.q(obs, action)[0]
         clone = F.mse_loss(action, data_action)
         loss = clone - self.alpha * inverse_scale(q) * q.mean()
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         return {"train/actor_loss": loss, "train/clone_error": clone}
 
     def _follow(self) -> None:

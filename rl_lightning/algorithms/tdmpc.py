@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_
 from rl_lightning.models.latent_mpc import check_windows, flat_obs
@@ -22,7 +22,7 @@ from rl_lightning.types import Carry, EnvSpec, Sequences
 LIMIT = 1e4  # of each row's losses
 
 
-class TDMPC(RLModule):
+class TDMPC(PolicyModule):
     """Learns what to expect along short windows, and plans with it; continuous actions, episodes that do not end.
 
     Args:
@@ -45,6 +45,7 @@ class TDMPC(RLModule):
         max_grad_norm: Gradients are scaled down to this norm.
     """
 
+    learns_from = (Sequences,)
     action_kinds = ("continuous",)
     updates: Tensor
 
@@ -141,7 +142,7 @@ class TDMPC(RLModule):
         rows = rows if batch.weight is None else batch.weight * rows
         loss = rows.mean() / len(action)
         model_optimizer, policy_optimizer = self.raw_optimizers()
-        norm = step(model_optimizer, loss, self.max_grad_norm)
+        norm = self.step(model_optimizer, loss, self.max_grad_norm)
         metrics = {
             "train/loss": loss.detach(), "world_model/consistency": consistency.detach().mean(),
             "world_model/reward": paid.detach().mean(), "world_model/value": worth.detach().mean(),
@@ -166,7 +167,7 @@ class TDMPC(RLModule):
         value = self.model.q(torch.cat((latents, action), -1)).amin(0).mean(1)  # [H+1]
         weight = self.rho ** torch.arange(len(value), device=value.device, dtype=value.dtype)
         loss = -(weight * value).sum()
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         return {"train/policy_loss": loss.detach(), "train/q": value.detach().mean()}
 
     def configure_optimizers(self) -> list[Optimizer]:

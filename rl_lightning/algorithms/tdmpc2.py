@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from rl_lightning import ranks
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.module import Metrics
+from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_
 from rl_lightning.models.latent_mpc import (
@@ -37,7 +37,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class TDMPC2(RLModule):
+class TDMPC2(PolicyModule):
     """Learns what to expect along short windows, and plans with it; continuous actions.
 
     Args:
@@ -65,6 +65,7 @@ class TDMPC2(RLModule):
         max_grad_norm: Gradients are scaled down to this norm.
     """
 
+    learns_from = (Sequences,)
     action_kinds = ("continuous",)
     scale: Tensor
 
@@ -150,7 +151,7 @@ class TDMPC2(RLModule):
             (self.weights[name] * value for name, value in losses.items()), torch.zeros_like(self.scale)
         )
         model_optimizer, policy_optimizer = self.raw_optimizers()
-        norm = step(model_optimizer, loss, self.max_grad_norm)
+        norm = self.step(model_optimizer, loss, self.max_grad_norm)
         metrics = {f"world_model/{name}": value.detach() for name, value in losses.items()}
         metrics |= self._policy_step(latents.detach(), policy_optimizer)
         polyak_(list(self.q_slow.parameters()), list(self.model.q.parameters()), self.target_rate)
@@ -219,7 +220,7 @@ class TDMPC2(RLModule):
         weight = self.rho ** torch.arange(len(value), device=value.device, dtype=value.dtype)
         gain = (self.entropy_weight * entropy + value / self.scale.clone()).mean(1)
         loss = -(weight * gain).mean()
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         return {
             "train/policy_loss": loss.detach(),
             "train/entropy": entropy.detach().mean(),

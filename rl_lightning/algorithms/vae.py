@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning.algorithms.module import Metrics, RLModule
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.module import Metrics
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.mixture import kl_to_standard_normal
 from rl_lightning.models.provided import Provided
@@ -18,7 +18,7 @@ from rl_lightning.networks.optim import Adam, OptimizerRecipe
 from rl_lightning.types import EnvSpec, Sequences
 
 
-class VAE(RLModule):
+class VAE(ModelModule):
     """Squared error summed over pixels, plus KL.
 
     Args:
@@ -32,7 +32,7 @@ class VAE(RLModule):
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
-    acts = False
+    learns_from = (Sequences,)
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class VAE(RLModule):
         error, kl = self.loss(frames, noise)
         loss = error.mean() + self.kl_weight * kl.mean().clamp(min=self.free_nats)
         (optimizer,) = self.raw_optimizers()
-        step(optimizer, loss, self.max_grad_norm)
+        self.step(optimizer, loss, self.max_grad_norm)
         return {"train/loss": loss, "train/error": error.mean(), "train/kl": kl.mean()}
 
     def assess(self, data: Any) -> dict[str, float]:

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rl_lightning.api.spelling import spoken_in_python
+
 if TYPE_CHECKING:
     from rl_lightning.experiments.compare import Comparison
     from rl_lightning.experiments.index import Listed
 
 
+@spoken_in_python()
 def find(
     *conditions: str,
     sort: str | None = None,
@@ -40,6 +43,7 @@ def find(
     return found[:limit]
 
 
+@spoken_in_python()
 def compare(
     *names: Any,
     metrics: str | Sequence[str] = "reward",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rl_lightning.api.spelling import spoken_in_python
 from rl_lightning.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class LoadedPolicy:
             self._own_draw = torch.Generator().manual_seed(self.data.seed)
         return self._draw if self._draw is not None else self._own_draw
 
+    @spoken_in_python()
     def evaluate(self, episodes: int = 20, seed: int = 1000) -> np.ndarray:
         """Returns of whole episodes in the run's own env, played as evaluation plays.
 
@@ -128,13 +130,20 @@ class LoadedPolicy:
             return self.model.imagine(self._carry, horizon, given)
 
 
-def load(run: Any, checkpoint: str | None = None, imports: Sequence[str] = ()) -> LoadedPolicy:
+@spoken_in_python()
+def load(
+    run: Any,
+    checkpoint: str | None = None,
+    imports: Sequence[str] = (),
+    given: Mapping[str, Any] | None = None,
+) -> LoadedPolicy:
     """The policy of a run, on the CPU.
 
     Args:
         run: Its name, its folder, one of its checkpoints (.ckpt), or what `fit` returned.
         checkpoint: best, last, a milestone (step-20000) or a path; null: best, or the file that `run` is.
         imports: Packages of yours that the run was made with. Those that you have imported already need not be named.
+        given: The objects that the run was made with, by their dotted names. What `fit` returned still has them.
     """
     from rl_lightning.experiments.runs import resolve
     from rl_lightning.experiments.select import last_stage
@@ -146,10 +155,11 @@ def load(run: Any, checkpoint: str | None = None, imports: Sequence[str] = ()) -
     if place.suffix == ".ckpt" and place.is_file():
         checkpoint, place = checkpoint or str(place), run_folder(place)
     found = last_stage(resolve(str(place)))
-    request = Request(checkpoint=checkpoint or "best", imports=trusted(found, imports))
+    objects = {**getattr(run, "given", {}), **(given or {})}
+    request = Request(checkpoint=checkpoint or "best", imports=trusted(found, imports), given=objects)
     with unchanged_process():
         agent = load_agent(found, request)
-    if not getattr(agent.cli.model, "acts", True):
+    if agent.cli.model.evaluated_on == "rows":
         raise ConfigError(f"'{run}' is a {type(agent.cli.model).__name__}: it predicts, and does not act")
     return LoadedPolicy(agent)
 

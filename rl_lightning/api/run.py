@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+from rl_lightning.api.group import TrainedRuns
+from rl_lightning.api.objects import sort_out
+from rl_lightning.api.spelling import spoken_in_python
 from rl_lightning.errors import ConfigError
 
 if TYPE_CHECKING:
     from rl_lightning.api.policy import LoadedPolicy
+    from rl_lightning.runs.request import Request
 
 
 class TrainedRun:
@@ -18,12 +25,13 @@ class TrainedRun:
 
     Args:
         folder: The run's folder.
+        given: Objects that it was made with, by their dotted names; no folder holds them.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, given: Mapping[str, Any] | None = None) -> None:
         from rl_lightning.experiments.runs import Run
 
-        self._run = Run(Path(folder))
+        self._run, self.given = Run(Path(folder)), dict(given or {})
 
     @property
     def folder(self) -> Path:
@@ -60,6 +68,7 @@ class TrainedRun:
             raise KeyError(f"'{self.name}' has no stage '{stage}'; it has {', '.join(self.stages) or 'none'}")
         return TrainedRun(self.folder / stage)
 
+    @spoken_in_python()
     def metrics(self, *names: str) -> Any:
         """Columns of metrics.csv with the run's clocks, rows that have any of them: arrays by name, or a DataFrame.
 
@@ -96,7 +105,7 @@ class TrainedRun:
         """The trained policy, on the CPU. See `rl_lightning.load`."""
         from rl_lightning.api.policy import load
 
-        return load(self.folder, checkpoint, imports)
+        return load(self, checkpoint, imports)
 
     def __repr__(self) -> str:
         best = "" if self.best is None else f", best {self.best:.4g}"
@@ -112,6 +121,7 @@ def as_frame(values: Any) -> Any:
     return pandas.DataFrame(values)
 
 
+@overload
 def fit(
     config: str | Path | Sequence[str],
     overrides: Mapping[str, Any] | None = None,
@@ -119,44 +129,127 @@ def fit(
     env_steps: int | None = None,
     updates: int | None = None,
     seed: int | None = None,
+    seeds: None = None,
     name: str | None = None,
     imports: Sequence[str] = (),
     debug: bool = False,
-) -> TrainedRun:
+) -> TrainedRun: ...
+
+
+@overload
+def fit(
+    config: str | Path | Sequence[str],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    env_steps: int | None = None,
+    updates: int | None = None,
+    seed: None = None,
+    seeds: Sequence[int],
+    name: str | None = None,
+    imports: Sequence[str] = (),
+    debug: bool = False,
+) -> TrainedRuns: ...
+
+
+@spoken_in_python()
+def fit(
+    config: str | Path | Sequence[str],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    env_steps: int | None = None,
+    updates: int | None = None,
+    seed: int | None = None,
+    seeds: Sequence[int] | None = None,
+    name: str | None = None,
+    imports: Sequence[str] = (),
+    debug: bool = False,
+) -> TrainedRun | TrainedRuns:
     """Trains what a config says, as `rl fit` does, in this process.
 
     Args:
         config: A shipped config, a file, or several of them, later ones laid over earlier ones.
-        overrides: Settings by their dotted names: {"model.lr": 1e-3, "data.num_envs": 4}.
+        overrides: Settings by their dotted names: {"model.lr": 1e-3, "data.num_envs": 4}. An argument of the model, the
+            data or the trainer may also be an object: {"model.network": make_net, "data.env": MyEnv}, and `model` and
+            `data` a class of your own.
         env_steps: Budget in env steps; null: the config's.
         updates: Budget in updates; null: the config's.
         seed: Of everything; null: the config's.
-        name: Of the run; null: a fresh one.
+        seeds: Several of them, trained one after the other as one group; the group's runs are returned.
+        name: Of the run or group; null: a fresh one.
         imports: Packages of yours whose classes the config may name.
         debug: A run of seconds that watches everything.
     """
     from rl_lightning.runs.config.compose import compose
-    from rl_lightning.runs.config.parsing import parse_config
-    from rl_lightning.runs.engine.fit import given_name, stem_of, train
-    from rl_lightning.runs.engine.pipelines import fit_pipeline
+    from rl_lightning.runs.engine.fit import given_name, stem_of
     from rl_lightning.runs.process import unchanged_process
     from rl_lightning.runs.request import Request
 
     names = [str(config)] if isinstance(config, str | Path) else [str(each) for each in config]
     short = {"run.env_steps": env_steps, "run.updates": updates, "seed_everything": seed, "run.name": name}
-    request = Request(
-        overrides=as_flags({**(overrides or {}), **short}), imports=list(imports), debug=debug, small=debug
-    )
+    flags, packages, given = sort_out(overrides, short, imports)
     composed = compose(names)
+    request = Request(overrides=flags, imports=packages, debug=debug, small=debug, given=given)
     with unchanged_process():
-        if "stages" in composed:
-            return TrainedRun(fit_pipeline(composed, request, names).run.folder)
-        cli = parse_config(composed, request)
-        return TrainedRun(
-            train(cli, request, given_name(request, composed), stem_of(names, composed)).run.folder
-        )
+        if seeds is not None:
+            if seed is not None or not seeds:
+                raise ConfigError("give seed= or seeds=, and of seeds= at least one")
+            title = given_name(request, composed) or composed.get("name")
+            return _fit_seeds(composed, request, names, list(seeds), title, stem_of(names, composed))
+        return _fit_one(composed, request, names)
 
 
+def _fit_one(composed: dict[str, Any], request: Request, names: list[str]) -> TrainedRun:
+    from rl_lightning.runs.config.parsing import parse_config
+    from rl_lightning.runs.engine.fit import given_name, stem_of, train
+    from rl_lightning.runs.engine.pipelines import fit_pipeline
+
+    request = replace(request, command=as_command(names, request))
+    if "stages" in composed:
+        if request.given:
+            raise ConfigError(
+                f"{next(iter(request.given))}: stages are made from their configs alone, and take no objects"
+            )
+        return TrainedRun(fit_pipeline(composed, request, names).run.folder)
+    cli = parse_config(composed, request)
+    ended = train(cli, request, given_name(request, composed), stem_of(names, composed))
+    return TrainedRun(ended.run.folder, request.given)
+
+
+def _fit_seeds(
+    composed: dict[str, Any],
+    request: Request,
+    names: list[str],
+    seeds: list[int],
+    title: str | None,
+    stem: str,
+) -> TrainedRuns:
+    """One run after the other under the names that `rl fit --seeds` gives; an interrupted one is the last."""
+    from rl_lightning.experiments.runs import fresh_name
+    from rl_lightning.runs.engine.folder import GROUP_SEEDS
+    from rl_lightning.runs.engine.group import members_of
+
+    group = str(title) if title else fresh_name(stem)
+    flags = [flag for flag in request.overrides if not flag.startswith("--run.name=")]
+    os.environ[GROUP_SEEDS] = ",".join(map(str, seeds))
+    runs = []
+    for seed, name in members_of(group, seeds).items():
+        own = [*flags, f"--run.name={name}", f"--seed_everything={seed}"]
+        runs.append(_fit_one(copy.deepcopy(composed), replace(request, overrides=own, group=group), names))
+        os.environ.pop("RL_RUN_DIR", None)  # of the run that has ended
+        if runs[-1].status == "interrupted":
+            break
+    return TrainedRuns(group, runs)
+
+
+def as_command(names: list[str], request: Request) -> list[str]:
+    """What would be typed for the same run, for its record; objects cannot be typed."""
+    words = [word for name in names for word in ("--config", name)]
+    words += [word for package in request.imports for word in ("--import", package)]
+    group = [] if request.group is None else ["--group", request.group]
+    return [] if request.given else [*words, *request.overrides, *group]
+
+
+@spoken_in_python()
 def resume(
     run: Any,
     overrides: Mapping[str, Any] | None = None,
@@ -165,8 +258,9 @@ def resume(
     updates: int | None = None,
     checkpoint: str | None = None,
     imports: Sequence[str] = (),
+    given: Mapping[str, Any] | None = None,
 ) -> TrainedRun:
-    """Goes on with a run exactly where it was stopped, as `rl resume` does, in this process.
+    """Resumes a run exactly where it was stopped, as `rl resume` does, in this process.
 
     Args:
         run: Its name or folder, or what `fit` returned.
@@ -175,6 +269,7 @@ def resume(
         updates: A new budget in updates.
         checkpoint: last, or a milestone (step-20000); null: last.
         imports: Packages of yours that the run was made with. Those that you have imported already need not be named.
+        given: The objects that the run was made with, by their dotted names. What `fit` returned still has them.
     """
     from rl_lightning.api.policy import trusted
     from rl_lightning.experiments.runs import resolve
@@ -185,31 +280,11 @@ def resume(
 
     place = resolve(str(getattr(run, "folder", run)))
     short = {"run.env_steps": env_steps, "run.updates": updates}
-    request = Request(
-        overrides=as_flags({**(overrides or {}), **short}),
-        imports=trusted(place, imports),
-        checkpoint=checkpoint,
-    )
+    flags, packages, objects = sort_out(overrides, short, trusted(place, imports))
+    objects = {**getattr(run, "given", {}), **(given or {}), **objects}
+    request = Request(overrides=flags, imports=packages, checkpoint=checkpoint, given=objects)
     with unchanged_process():
         meet()
         with alone(place):
             go_on(place, request)
-    return TrainedRun(place.folder)
-
-
-def as_flags(overrides: Mapping[str, Any]) -> list[str]:
-    """Settings as the parser of configs takes them; those that are None are left as they are.
-
-    An override that is to be null is written "null".
-    """
-    flags = []
-    for key, value in overrides.items():
-        if value is None:
-            continue
-        if not isinstance(value, str | bool | int | float | list | tuple | dict):
-            raise ConfigError(
-                f"{key}: a config holds plain values, not a {type(value).__name__}; "
-                "objects of your own go into a Trainer, a module and a DataModule by hand"
-            )
-        flags.append(f"--{key}={value if isinstance(value, str) else json.dumps(value)}")
-    return flags
+    return TrainedRun(place.folder, objects)

@@ -20,6 +20,7 @@ from rl_lightning.callbacks.csv_logger import MetricsFile
 from rl_lightning.callbacks.messenger import Messenger
 from rl_lightning.errors import ConfigError, DivergedError
 from rl_lightning.functional.expressions import WINDOW, Expression
+from rl_lightning.trainer.access import clock_of
 
 BUILT_IN = ("nan_loss", "slow_progress", "memory_high", "plateau")
 SLOW_FOR = 3  # emissions in a row below the speed: a single one may be an evaluation
@@ -187,7 +188,7 @@ class Alerts(Callback):
         return [("nan_loss", f"{bad[0]} is {row[bad[0]]}")] if self.nan_loss and bad else []
 
     def _slow(self, row: dict[str, float], trainer: Trainer) -> list[tuple[str, str]]:
-        clock = trainer.datamodule.schedule.clock  # type: ignore[attr-defined]
+        clock = clock_of(trainer).clock
         speed = row.get(f"time/{clock}s_per_s")
         if self.slow_progress is None or speed is None:
             return []

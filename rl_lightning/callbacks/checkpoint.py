@@ -1,4 +1,4 @@
-"""Saving and going on: state is taken at the ends of blocks only, and written whole or not at all."""
+"""Saving and resuming: state is taken between blocks only, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,68 +6,102 @@ import contextlib
 import json
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from rl_lightning import interrupt, ranks, seeding
 from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.callbacks.evaluation import Evaluate
+from rl_lightning.callbacks.evaluation import EvaluationHistory
 from rl_lightning.callbacks.generations import Generations, read_file, verify, write_file, write_json
 from rl_lightning.errors import ResumeError
 from rl_lightning.interrupt import BlockAbandoned
 from rl_lightning.rollout.schedule import crossed
+from rl_lightning.trainer.access import clock_of, data_of
+from rl_lightning.trainer.loops import is_last_block
 
 
-class Restore(Callback):
-    """Loads what a run goes on from. First of all callbacks: what does not fit is refused before a file is touched.
+class RunCheckpoint(ModelCheckpoint):
+    """Checkpoints that a fit resumes from exactly: the newest generations, the best weights, milestones.
 
-    Args:
-        saving: The callback that knows where it goes on from.
-    """
-
-    def __init__(self, saving: SaveCheckpoints) -> None:
-        self.saving = saving
-
-    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Here, because the stream exists by now and nothing has been drawn from it yet."""
-        self.saving.restore(trainer, pl_module)
-
-
-class SaveCheckpoints(Callback):
-    """Keeps the newest generations, the best weights and milestones; loads a generation when a run goes on.
+    Beside Lightning's own file each generation has what a fit needs besides: replay, envs, random states, of every
+    rank. `trainer.fit(..., ckpt_path="last")`, `"best"` or the path of a generation's model.ckpt goes on as if it had
+    never been stopped. A ModelCheckpoint by type only, so that Lightning asks it for those two names.
 
     Args:
-        folder: The run's folder.
-        evaluation: The callback that knows which evaluation was the best.
-        resume_from: The generation to go on from, exactly; null starts anew.
-        changed: What was loaded differs from the checkpoint (a new learning rate): it is saved at once.
+        dirpath: Where checkpoints go; nothing else may lie there.
+        save_every: Save each time the clock passes a multiple of this; null: the run's, or at every evaluation.
+        save_minutes: Also save when so many minutes have passed since the last save; null: the run's.
+        milestone_every: Keep a numbered milestone each time the clock passes a multiple of this; null: the run's.
+        exact_best: Keep the best evaluation as a generation of its own, so that "best" resumes exactly too (its replay
+            stays on disk as long); its weights alone are always kept in best.ckpt.
+        ckpt_path: Generation to resume from exactly, if `trainer.fit` is not told; null starts anew.
+        save_on_start: What was loaded differs from the checkpoint (a new learning rate): it is saved at once.
     """
 
     def __init__(
-        self, folder: str, evaluation: Evaluate, resume_from: str | None = None, changed: bool = False
+        self,
+        dirpath: str,
+        save_every: int | None = None,
+        save_minutes: float | None = None,
+        milestone_every: int | None = None,
+        exact_best: bool = True,
+        ckpt_path: str | None = None,
+        save_on_start: bool = False,
     ) -> None:
-        self.generations = Generations(Path(folder) / "checkpoints")
-        self.evaluation = evaluation
-        self.resume_from, self.changed = resume_from, changed
+        self.generations = Generations(Path(dirpath))
+        super().__init__(dirpath=dirpath)
+        self.save_every, self.save_minutes, self.milestone_every = save_every, save_minutes, milestone_every
+        self.exact_best, self.resume_from, self.save_on_start = exact_best, ckpt_path, save_on_start
+        self.evaluation = EvaluationHistory()
+        self._own_history = True  # no other callback keeps one
         self.seen = 0
         self.last_saved: tuple[int, int] | None = None  # clocks of the newest generation
+        self.last_evaluated: int | None = None  # and the evaluation that it knows of
         self.restored: dict[str, Any] | None = None  # this rank's part of the generation
         self.ready = False  # everything is loaded: from here on an exception is one of training
+        self.on_ready: Callable[[], None] | None = None  # called then, once
         self._saved_at = time.monotonic()
         self._last_bytes = 0
 
+    @property
+    def state_key(self) -> str:
+        return "RunCheckpoint"
+
+    @property
+    def best_model_path(self) -> str:
+        """For Lightning's `ckpt_path="best"`."""
+        best = self.generations.folder / "best" / "model.ckpt"
+        return str(best) if best.is_file() else ""
+
+    @best_model_path.setter
+    def best_model_path(self, path: str) -> None:
+        """ModelCheckpoint's own bookkeeping; ours is the folder."""
+
+    def _find_last_checkpoints(self, trainer: Trainer) -> set[str]:
+        """For Lightning's `ckpt_path="last"`."""
+        if not self.generations.found():
+            return set()
+        return {str(self.generations.newest_whole()[0] / "model.ckpt")}
+
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
-        if stage == "fit" and trainer.is_global_zero:
+        if stage != "fit":
+            return
+        listed = [item for item in trainer.callbacks if isinstance(item, EvaluationHistory)]  # type: ignore[attr-defined]
+        self.evaluation, self._own_history = (listed[0], False) if listed else (self.evaluation, True)
+        if trainer.is_global_zero:
             self._check_disk()
 
     def _store(self, rank: int) -> SegmentStore:
         return SegmentStore(self.generations.folder / "replay" / f"rank-{rank}")
 
-    def restore(self, trainer: Trainer, module: Any) -> None:
-        """Loads the generation that the run goes on from, if there is one."""
+    def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
+        """Loads the generation that the fit goes on from: what does not fit is refused before a file is touched."""
         self.store = self._store(trainer.global_rank)
+        self.resume_from = self._given(trainer) or self.resume_from
         if self.resume_from is None:
             return
         folder = Path(self.resume_from)
@@ -75,25 +109,41 @@ class SaveCheckpoints(Callback):
         own = folder.parent == self.generations.folder
         # A run forked from another's checkpoint takes its rows along.
         rows = self.store if own else SegmentStore(folder.parent / "replay" / f"rank-{trainer.global_rank}")
-        trainer.datamodule.load(self.restored["data"], rows)  # type: ignore[attr-defined]
-        module.load_metrics_state(self.restored["metrics"])
+        data_of(trainer).load(self.restored["data"], rows)
+        pl_module.load_metrics_state(self.restored["metrics"])
+
+    def _given(self, trainer: Trainer) -> str | None:
+        """The generation that `trainer.fit(ckpt_path=...)` names; None where it names a file of Lightning's alone."""
+        if not trainer.ckpt_path or not (Path(trainer.ckpt_path).parent / "meta.json").is_file():
+            return None
+        folder = Path(trainer.ckpt_path).resolve().parent
+        if self.resume_from is None:
+            module, data = trainer.lightning_module, data_of(trainer)
+            check_generation(folder, type(module).__name__, list(data.spec), trainer.world_size)
+            return str(folder)
+        return self.resume_from
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """The last to change anything before the first block: random states are those of the checkpoint."""
         self._saved_at, self.ready = time.monotonic(), True
+        self._begin(trainer, pl_module)
+        if self.on_ready is not None:
+            self.on_ready()
+
+    def _begin(self, trainer: Trainer, pl_module: Any) -> None:
         if self.resume_from is None or self.restored is None:
-            # Ranks share their first weights, and nothing random after that.
-            seeding.seed_globals(trainer.datamodule.seed, "train", trainer.global_rank)  # type: ignore[attr-defined]
-            self.save_last(trainer, pl_module)  # there is always one to go on from, and the disk was tried
+            self.save_generation(
+                trainer, pl_module
+            )  # there is always one to go on from, and the disk was tried
             return
         seeding.set_global_state(self.restored["random"])
         self.restored, folder = None, Path(self.resume_from)
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        self._recall_best(schedule.clock)
-        if self.generations.found()[-1:] == [folder] and not self.changed:
-            self.last_saved = (schedule.env_step, schedule.update)
+        clock = clock_of(trainer)
+        self._recall_best(clock.clock)
+        if self.generations.found()[-1:] == [folder] and not self.save_on_start:
+            self.last_saved, self.last_evaluated = (clock.env_step, clock.update), self.evaluation.last_at
         else:  # from here on this is where the run stands, whatever newer ones were passed over
-            self.save_last(trainer, pl_module)
+            self.save_generation(trainer, pl_module)
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Keeps the weights as they are for a look; the last generation, not these, is what a run goes on from."""
@@ -108,28 +158,51 @@ class SaveCheckpoints(Callback):
             write_file(crash, self.generations.folder / "crash.ckpt")
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        run, before, now = schedule.run, self.seen, schedule.now
-        self.seen = now
+        """In the middle of an epoch. Where a block ends one, its evaluation is saved with it."""
+        weighed_first = pl_module.evaluated_on == "rows" and trainer.should_stop and trainer.limit_val_batches
+        if not is_last_block(trainer) and not weighed_first:
+            self._save_if_due(trainer, pl_module)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
+        if trainer.sanity_checking or trainer.state.fn != "fit":
+            return
+        if self._own_history:
+            self.evaluation.on_validation_end(trainer, pl_module)
         if self.evaluation.is_best:
             self.save_best(trainer, pl_module)
-        if crossed(before, now, run.keep_every):
-            self.save(trainer, pl_module, f"step-{now}", "milestone")
-        minutes = (time.monotonic() - self._saved_at) / 60
-        timed = ranks.from_rank_zero(run.save_minutes is not None and minutes >= run.save_minutes)
-        evaluated = run.save_every is None and self.evaluation.last_at == now
-        if crossed(before, now, run.save_every) or evaluated or timed or trainer.should_stop:
-            self.save_last(trainer, pl_module)
 
-    def save_last(self, trainer: Trainer, module: Any) -> None:
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        if is_last_block(trainer) or pl_module.evaluated_on == "rows":
+            self._save_if_due(trainer, pl_module)
+            if self.exact_best and self.evaluation.is_best:
+                self.save(trainer, pl_module, "best", "best")
+        self.evaluation.is_best = False
+
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Nothing is saved here: what Lightning writes now would resume at another place."""
+
+    def _save_if_due(self, trainer: Trainer, module: Any) -> None:
+        clock = clock_of(trainer)
+        run, before, now = clock.run, self.seen, clock.now
+        self.seen = now
+        if crossed(before, now, self.milestone_every or run.keep_every):
+            self.save(trainer, module, f"step-{now}", "milestone")
+        minutes, limit = (time.monotonic() - self._saved_at) / 60, self.save_minutes or run.save_minutes
+        timed = ranks.from_rank_zero(limit is not None and minutes >= limit)
+        every = self.save_every or run.save_every
+        evaluated = every is None and self.evaluation.last_at == now
+        if crossed(before, now, every) or evaluated or timed or trainer.should_stop:
+            self.save_generation(trainer, module)
+
+    def save_generation(self, trainer: Trainer, module: Any) -> None:
         """A new generation, unless nothing has happened since the newest one."""
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        clocks = (schedule.env_step, schedule.update)
-        if clocks == self.last_saved:
+        clock = clock_of(trainer)
+        clocks = (clock.env_step, clock.update)
+        if clocks == self.last_saved and self.last_evaluated == self.evaluation.last_at:
             return
         serial = ranks.from_rank_zero(self.generations.next_serial() if trainer.is_global_zero else 0)
         self.save(trainer, module, f"last-{serial:06d}", "last")
-        self.last_saved = clocks
+        self.last_saved, self.last_evaluated = clocks, self.evaluation.last_at
         if trainer.is_global_zero:
             self.generations.prune()
 
@@ -139,7 +212,7 @@ class SaveCheckpoints(Callback):
             self._save(trainer, module, name, kind)
 
     def _save(self, trainer: Trainer, module: Any, name: str, kind: str) -> None:
-        data, rank = trainer.datamodule, trainer.global_rank  # type: ignore[attr-defined]
+        data, rank = data_of(trainer), trainer.global_rank
         state = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
         state["provides"] = provided_by(module)
         try:
@@ -169,15 +242,15 @@ class SaveCheckpoints(Callback):
         self._saved_at = time.monotonic()
 
     def _meta(self, trainer: Trainer, kind: str, segments: list[str]) -> dict[str, Any]:
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        schedule = clock_of(trainer)
         return {
             "kind": kind,
             "env_step": schedule.env_step,
             "update": schedule.update,
             "ranks": trainer.world_size,
             "algorithm": type(trainer.lightning_module).__name__,
-            "data": type(trainer.datamodule).__name__,  # type: ignore[attr-defined]
-            "spec": list(trainer.datamodule.spec),  # type: ignore[attr-defined]
+            "data": type(data_of(trainer)).__name__,
+            "spec": list(data_of(trainer).spec),
             "evaluation": self.evaluation.last,
             "segments": segments,
         }
@@ -186,7 +259,7 @@ class SaveCheckpoints(Callback):
         """The weights alone, with the evaluation that earned them."""
         if not trainer.is_global_zero or self.evaluation.best is None:
             return
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        schedule = clock_of(trainer)
         self.generations.folder.mkdir(parents=True, exist_ok=True)
         described = {
             "env_step": schedule.env_step,
@@ -194,7 +267,9 @@ class SaveCheckpoints(Callback):
             "return": self.evaluation.best[1],
         }
         path = self.generations.folder / "best.ckpt"
-        write_file({"state_dict": module.state_dict(), "provides": provided_by(module), **described}, path)
+        state = {"state_dict": module.state_dict(), "provides": provided_by(module), **described}
+        module.on_save_checkpoint(state)  # with what it was made with: the file alone makes the module again
+        write_file(state, path)
         write_json(described, path.with_suffix(".json"))
 
     def _recall_best(self, clock: str) -> None:
@@ -223,10 +298,12 @@ class SaveCheckpoints(Callback):
             )
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seen": self.seen}
+        return {"seen": self.seen, "evaluation": self.evaluation.state_dict() if self._own_history else None}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.seen = state["seen"]
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seen = state_dict["seen"]
+        if state_dict["evaluation"] is not None:
+            self.evaluation.load_state_dict(state_dict["evaluation"])
 
 
 def provided_by(module: Any) -> dict[str, Any]:

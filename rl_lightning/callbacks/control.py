@@ -1,4 +1,4 @@
-"""Ends a run: budget spent, time over, or a signal; always at the end of a block."""
+"""Ends a run at a signal, always at the end of a block, and keeps its record up to date."""
 
 from __future__ import annotations
 
@@ -10,27 +10,14 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from rl_lightning import interrupt, ranks
+from rl_lightning.trainer.access import clock_of
+from rl_lightning.trainer.loops import is_last_block, reached_limit
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # the last is how a cluster warns
 
 
-class TellTime(Callback):
-    """Tells the schedule how long training takes, the same on all ranks. Runs first, so that all others know."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._began = time.monotonic()
-
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
-        if schedule.run.max_time is not None:
-            schedule.seconds = ranks.from_rank_zero(time.monotonic() - self._began)
-
-
-class Control(Callback):
-    """Stops the Trainer at the end of the block in which a budget is reached or a signal arrives.
+class RunController(Callback):
+    """Stops the Trainer at the end of the block in which a signal arrives, and knows what ended a fit.
 
     A first Ctrl-C or SIGTERM asks for a stop (the block ends, a checkpoint is saved); a second one stops at once. A
     block that waits for something that does not come is left after a few seconds (interrupt.py).
@@ -44,6 +31,7 @@ class Control(Callback):
         self.report = report or (lambda **fields: None)
         self.caught: int | None = None
         self.farewell: Callable[[], None] | None = None  # what is noted before a hung process is ended
+        self.cut = False  # an evaluation that a stop would have added was left out
         self._reported = 0.0
         self._previous: dict[int, Any] = {}
 
@@ -61,15 +49,27 @@ class Control(Callback):
         interrupt.ask(number, self.farewell)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        clock = clock_of(trainer)
         everywhere = ranks.gather_objects(self.caught)  # a cluster may tell one process only
         self.caught = next((number for number in everywhere if number is not None), None)
-        if schedule.finished or schedule.late or self.caught is not None:
+        if self.caught is not None:
             trainer.should_stop = True
+            if not is_last_block(trainer) and trainer.limit_val_batches:
+                self.cut, trainer.limit_val_batches = True, 0  # stopping adds no evaluation
+        elif reached_limit(trainer):
+            trainer.should_stop = True  # so that the last weights are evaluated
+        if trainer.should_stop:
             interrupt.block_ended()
         if time.monotonic() - self._reported > 5.0:
             self._reported = time.monotonic()
-            self.report(env_step=schedule.env_step, update=schedule.update)
+            self.report(env_step=clock.env_step, update=clock.update)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """A signal that came meanwhile: the evaluation is saved, and then the run stops."""
+        if trainer.state.fn == "fit" and any(
+            number is not None for number in ranks.gather_objects(self.caught)
+        ):
+            trainer.should_stop = True
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._restore()
@@ -96,5 +96,5 @@ class StopAt(Callback):
         self.clock = clock
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        if trainer.datamodule.schedule.now >= self.clock:  # type: ignore[attr-defined]
+        if clock_of(trainer).now >= self.clock:
             trainer.should_stop = True

@@ -12,10 +12,11 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
-from rl_lightning.algorithms.step import GradientGuard, current_guard, guard_steps
+from rl_lightning.algorithms.step import GradientGuard, Stepper
 from rl_lightning.callbacks.media import log_histogram
-from rl_lightning.callbacks.metrics import emit
 from rl_lightning.errors import DivergedError
+from rl_lightning.trainer.access import clock_of
+from rl_lightning.trainer.metrics_logger import emit
 
 
 class Debug(Callback):
@@ -36,24 +37,21 @@ class Debug(Callback):
         self.profile = cProfile.Profile()
         self.trace: torch.profiler.profile | None = None
         self._hooks: list[Any] = []
-        self._own_guard = False
+        self._guarded: Any = None  # the module that was given a guard
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         torch.autograd.set_detect_anomaly(True, check_nan=True)
-        if hasattr(trainer.datamodule, "turns_per_block"):  # type: ignore[attr-defined]
-            trainer.datamodule.turns_per_block = 1  # type: ignore[attr-defined]  # so that every batch is looked at
         for name, module in pl_module.named_modules():
             if name:
                 self._hooks.append(module.register_forward_hook(_check_output(name)))
-        if current_guard() is None:  # a guard of the config's own names parameters too
-            guard_steps(GradientGuard(names={id(p): name for name, p in pl_module.named_parameters()}))
-            self._own_guard = True
+        if not isinstance(pl_module.stepper, GradientGuard):  # one of the config's own names parameters too
+            pl_module.stepper = GradientGuard(names={id(p): name for name, p in pl_module.named_parameters()})
+            pl_module.watch_backward(trainer)
+            self._guarded = pl_module
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        check_batch(batch.batch)
-        if self.blocks == self.anomaly_blocks and batch.updates:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        batch.watch(check_batch)
+        if self.blocks == self.anomaly_blocks and pl_module.clock.update:
             activities = [torch.profiler.ProfilerActivity.CPU]
             if torch.cuda.is_available():
                 activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -84,7 +82,7 @@ class Debug(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._stop()
-        step = trainer.datamodule.schedule.now  # type: ignore[attr-defined]
+        step = clock_of(trainer).now
         for name, value in pl_module.named_parameters():
             log_histogram(trainer.loggers, f"weights/{name}", value, step)
             if value.grad is not None:
@@ -106,9 +104,8 @@ class Debug(Callback):
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-        if self._own_guard:
-            guard_steps(None)
-            self._own_guard = False
+        if self._guarded is not None:
+            self._guarded.stepper, self._guarded = Stepper(), None
         if self.blocks <= self.anomaly_blocks:
             return
         text = io.StringIO()

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from lightning.pytorch import Callback
 
-from rl_lightning.callbacks.checkpoint import Restore, SaveCheckpoints
-from rl_lightning.callbacks.closing import Close
-from rl_lightning.callbacks.control import Control, TellTime
+from rl_lightning.callbacks.checkpoint import RunCheckpoint
+from rl_lightning.callbacks.closing import FinalMetrics
+from rl_lightning.callbacks.control import RunController
 from rl_lightning.callbacks.debug import Debug
 from rl_lightning.callbacks.dreams import ShowDreams
-from rl_lightning.callbacks.evaluation import Evaluate
+from rl_lightning.callbacks.evaluation import EvaluationHistory
 from rl_lightning.callbacks.loggers import LogConfig
-from rl_lightning.callbacks.metrics import EmitMetrics
 from rl_lightning.callbacks.progress import Progress
 from rl_lightning.callbacks.provenance import RecordData
 from rl_lightning.callbacks.video import RecordVideo
+from rl_lightning.trainer.fit_clock import FitClock
+from rl_lightning.trainer.metrics_logger import MetricsLogger
 
 
 def default_callbacks(
@@ -29,15 +30,21 @@ def default_callbacks(
     resume_from: Path | None = None,
     changed: bool = False,
 ) -> list[Callback]:
-    """Load, time, emit, evaluate, decide whether to stop, save, close, show: each needs what those before it found."""
-    metrics, evaluation, control = EmitMetrics(log.every), Evaluate(str(folder)), Control(report)
-    saving = SaveCheckpoints(str(folder), evaluation, str(resume_from) if resume_from else None, changed)
-    found: list[Callback] = [Restore(saving), TellTime(), RecordData(report), metrics, evaluation]
+    """Tell the time, emit, keep evaluations, stop, show, and save last of all (Lightning itself sees to that)."""
+    metrics, evaluation, control = (
+        MetricsLogger(log.every),
+        EvaluationHistory(str(folder)),
+        RunController(report),
+    )
+    listed: list[Callback] = [FitClock(), RecordData(report), metrics, evaluation]
     if log.videos:
-        found.append(RecordVideo(str(folder), log.videos))
+        listed.append(RecordVideo(str(folder), log.videos))
     if log.dreams:
-        found.append(ShowDreams(str(folder), log.dreams))
+        listed.append(ShowDreams(str(folder), log.dreams))
     if debug:
-        found.append(Debug(str(folder)))
-    closing = Close(metrics, evaluation, saving, control)
-    return [*found, control, saving, closing, Progress(metrics, evaluation, title)]
+        listed.append(Debug(str(folder)))
+    saving = RunCheckpoint(
+        str(folder / "checkpoints"), exact_best=False, ckpt_path=str(resume_from) if resume_from else None,
+        save_on_start=changed,
+    )  # fmt: skip
+    return [*listed, control, FinalMetrics(metrics, control), Progress(metrics, evaluation, title), saving]

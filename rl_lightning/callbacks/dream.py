@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from rl_lightning.callbacks.checkpoint import SaveCheckpoints
+from rl_lightning.callbacks.checkpoint import RunCheckpoint
 from rl_lightning.callbacks.media import log_video
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.schedule import crossed
 from rl_lightning.rollout.simulated_env import ZOOM, picture
 from rl_lightning.rollout.video import write_video
+from rl_lightning.trainer.access import data_of
 
 FPS = 8
 GAP = 4  # pixels between the three pictures
@@ -35,7 +36,7 @@ class RecordDream(Callback):
         self.seen = 0
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
-        data = trainer.datamodule  # type: ignore[attr-defined]
+        data = data_of(trainer)
         before, self.seen = self.seen, data.schedule.now
         if not crossed(before, self.seen, self.every) or not trainer.is_global_zero:
             return
@@ -58,7 +59,7 @@ class RecordDream(Callback):
 def folder_of(trainer: Trainer) -> Path:
     """The run's folder, which the callback that saves knows."""
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        if isinstance(callback, SaveCheckpoints):
+        if isinstance(callback, RunCheckpoint):
             return callback.generations.folder.parent
     return Path(trainer.default_root_dir)
 

@@ -9,6 +9,7 @@ from lightning.pytorch import Callback, Trainer
 
 from rl_lightning.rollout.dream_pictures import show
 from rl_lightning.rollout.schedule import crossed
+from rl_lightning.trainer.access import data_of
 
 
 class ShowDreams(Callback):
@@ -23,7 +24,7 @@ class ShowDreams(Callback):
         self.folder, self.every, self.seen = Path(folder), every, 0
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
-        data = trainer.datamodule  # type: ignore[attr-defined]
+        data = data_of(trainer)
         before, self.seen = self.seen, data.schedule.now
         if not crossed(before, self.seen, self.every) or not trainer.is_global_zero:
             return

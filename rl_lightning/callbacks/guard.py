@@ -6,9 +6,9 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from rl_lightning.algorithms.step import GradientGuard, guard_steps
-from rl_lightning.callbacks.metrics import emit
+from rl_lightning.algorithms.step import GradientGuard, Stepper
 from rl_lightning.errors import ConfigError
+from rl_lightning.trainer.metrics_logger import emit
 
 
 class Guard(Callback):
@@ -33,7 +33,7 @@ class Guard(Callback):
         self._state: dict[str, Any] | None = None
         self._optimizers: list[Any] = []
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Here, because the optimizers exist only now."""
         self._optimizers = trainer.optimizers
         self.guard.names = {id(p): name for name, p in pl_module.named_parameters()}
@@ -41,18 +41,19 @@ class Guard(Callback):
             self.guard.load(self._state, self._optimizers)
             self._state = None
         self._told = self.guard.skipped
-        guard_steps(self.guard)
+        pl_module.stepper = self.guard
+        pl_module.watch_backward(trainer)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         if self.guard.skipped != self._told:
             self._told = self.guard.skipped
             emit(trainer, {"train/skipped_steps": float(self.guard.skipped)})
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        guard_steps(None)
+    def on_train_end(self, trainer: Trainer, pl_module: Any) -> None:
+        pl_module.stepper = Stepper()
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        guard_steps(None)
+    def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
+        pl_module.stepper = Stepper()
 
     def state_dict(self) -> dict[str, Any]:
         return self.guard.state(self._optimizers)

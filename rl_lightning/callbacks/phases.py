@@ -10,6 +10,7 @@ from lightning.pytorch import Callback, Trainer
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.phases import PhaseCursor, parse_phases
 from rl_lightning.rollout.random_actor import check_noise
+from rl_lightning.trainer.access import clock_of
 
 
 class Phases(Callback):
@@ -35,7 +36,7 @@ class Phases(Callback):
                 pl_module.controller(phase.controller)
             if phase.exploration_noise:
                 check_noise(pl_module.spec, f"phase '{phase.name}': exploration_noise")
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        schedule = clock_of(trainer)
         if schedule.phases is None:
             schedule.phases = PhaseCursor(phases)
         endless = [phase.name for phase in phases if not phase.ends]
@@ -52,8 +53,9 @@ class Phases(Callback):
         self._tell(trainer)
 
     def _tell(self, trainer: Trainer) -> None:
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        schedule = clock_of(trainer)
         cursor = schedule.phases
+        assert cursor is not None
         if cursor.index == self.shown or cursor.finished:
             return
         self.shown = cursor.index

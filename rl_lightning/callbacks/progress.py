@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from rl_lightning.callbacks.evaluation import Evaluate
-from rl_lightning.callbacks.metrics import EmitMetrics
+from rl_lightning.callbacks.evaluation import EvaluationHistory
+from rl_lightning.trainer.access import clock_of
+from rl_lightning.trainer.metrics_logger import MetricsLogger
 
 BAR = 24
 PLAIN_EVERY = 15.0  # seconds between lines where there is no terminal
@@ -41,7 +42,7 @@ class Progress(Callback):
         title: What stands before the bar.
     """
 
-    def __init__(self, metrics: EmitMetrics, evaluation: Evaluate, title: str = "") -> None:
+    def __init__(self, metrics: MetricsLogger, evaluation: EvaluationHistory, title: str = "") -> None:
         self.metrics, self.evaluation, self.title = metrics, evaluation, title
         self.console = Console(file=sys.stderr)
         self.live: Live | None = None
@@ -53,9 +54,9 @@ class Progress(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._began = self._shown = time.monotonic()
-        self._start = trainer.datamodule.schedule.now  # type: ignore[attr-defined]
+        self._start = clock_of(trainer).now
         self._rate = (self._began, self._start)
-        self._updates, self._seen = trainer.datamodule.schedule.update, -1  # type: ignore[attr-defined]
+        self._updates, self._seen = clock_of(trainer).update, -1
         if trainer.is_global_zero and self.console.is_terminal:
             self.live = Live(console=self.console, auto_refresh=False, transient=True)
             self.live.start()
@@ -65,7 +66,7 @@ class Progress(Callback):
         if now - self._shown < (0.2 if self.live else PLAIN_EVERY) or not trainer.is_global_zero:
             return
         self._shown = now
-        line = self.line(trainer.datamodule.schedule)  # type: ignore[attr-defined]
+        line = self.line(clock_of(trainer))
         if self.live:
             self.live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
         else:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from rl_lightning.trainer.access import data_of
+
 
 class RecordData(Callback):
     """Notes the data set's name and checksum in run.json.
@@ -18,7 +20,7 @@ class RecordData(Callback):
         self.report = report or (lambda **fields: None)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        dataset = getattr(trainer.datamodule, "dataset", None)  # type: ignore[attr-defined]  # of offline data only
+        dataset = getattr(data_of(trainer), "dataset", None)  # of offline data only
         if dataset is not None and hasattr(dataset, "sha256"):
             self.report(
                 data={"name": str(dataset.name), "sha256": str(dataset.sha256), "rows": len(dataset.reward)}

@@ -11,6 +11,7 @@ from rl_lightning.callbacks.media import log_video
 from rl_lightning.rollout.schedule import crossed
 from rl_lightning.rollout.video import record_episode, write_video
 from rl_lightning.seeding import derive
+from rl_lightning.trainer.access import data_of
 
 
 class RecordVideo(Callback):
@@ -28,9 +29,11 @@ class RecordVideo(Callback):
         self.seen = 0
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
-        data = trainer.datamodule  # type: ignore[attr-defined]
+        data = data_of(trainer)
         before, self.seen = self.seen, data.schedule.now
-        due = crossed(before, self.seen, self.every) and pl_module.acts  # other stages of a pipeline act
+        due = (
+            crossed(before, self.seen, self.every) and pl_module.evaluated_on == "episodes"
+        )  # other stages act
         if not due or not trainer.is_global_zero:
             return
         env = data.render_env()

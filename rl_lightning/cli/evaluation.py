@@ -24,10 +24,10 @@ PLAY_SEED = 1000
 
 def validate(words: list[str]) -> int:
     agent = load(parse(words, TAKES, OWN_SWITCHES, config=True, command="validate"), "last", None)
-    trainer = agent.cli.make_trainer([], [], limit_val_batches=1)
+    trainer = agent.cli.make_trainer([], [])
     prepare(agent)
     trainer.validate(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
-    if not agent.cli.model.acts:
+    if agent.cli.model.evaluated_on == "rows":
         print(table(agent.title, agent.cli.model.assessed))
         return 0
     print(statistics(agent.title, played(agent)))
@@ -37,7 +37,7 @@ def validate(words: list[str]) -> int:
 def prepare(agent: Agent) -> None:
     """Tells what the evaluation that follows may have to cut, before it takes its time."""
     data = agent.cli.datamodule
-    if agent.cli.model.acts and data.spec.max_episode_steps is None:
+    if agent.cli.model.evaluated_on == "episodes" and data.spec.max_episode_steps is None:
         envs = data.eval_envs(data.schedule.run.eval_episodes)
         if envs is not None:
             tell_limit(envs, data.schedule.run.eval_max_steps)
@@ -45,12 +45,12 @@ def prepare(agent: Agent) -> None:
 
 def played(agent: Agent) -> list[Any]:
     """The episodes of the evaluation; without an env there are none to tell of."""
-    found: list[Any] | None = agent.cli.model.evaluated
-    if found is None:
+    evaluation = agent.cli.model.evaluation
+    if evaluation is None:
         raise ConfigError(
             f"{type(agent.cli.datamodule).__name__} names no env to play in; give one: --data.env.id Hopper-v5"
         )
-    return found
+    return list(evaluation.episodes)
 
 
 def test(words: list[str]) -> int:
@@ -60,14 +60,14 @@ def test(words: list[str]) -> int:
         raise ConfigError("rl test needs a run; see them with: rl list")
     path = output_file(parsed.get("output"), last_stage(resolve(parsed.words[0])).folder / "test.json")
     agent = load(parsed, "best", TEST_EPISODES)
-    trainer = agent.cli.make_trainer([], [], limit_test_batches=1)
+    trainer = agent.cli.make_trainer([], [])
     prepare(agent)
     trainer.test(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
     assert agent.run is not None
     model, data = agent.cli.model, agent.cli.datamodule
     settings = evaluated(agent.run, agent.cli, parsed.request())
     result: dict[str, Any] = {"checkpoint": agent.title, "made": now(), "changed": settings.changed}
-    if model.acts:
+    if model.evaluated_on == "episodes":
         episodes = played(agent)
         print(statistics(agent.title, episodes))
         rows = [
@@ -157,7 +157,7 @@ def play(words: list[str]) -> int:
     count, seed = parsed.integer("episodes", PLAY_EPISODES), parsed.integer("seed", PLAY_SEED, least=0)
     agent = load(parsed, "best", count)
     data, model = agent.cli.datamodule, agent.cli.model
-    if not model.acts:
+    if model.evaluated_on == "rows":
         raise ConfigError(
             f"{type(model).__name__} does not act; what it is worth says: rl test {parsed.words[0]}"
         )
@@ -217,7 +217,7 @@ def predict(words: list[str]) -> int:
     observations = prediction.read(source) if source is not None and plain else None
     count = parsed.integer("episodes", 1)
     agent = load(parsed, "best", count)
-    if not agent.cli.model.acts:
+    if agent.cli.model.evaluated_on == "rows":
         arrays = predicted_rows(agent, str(source))
     elif source is not None:
         found = recorded_rows(agent, source) if observations is None else observations

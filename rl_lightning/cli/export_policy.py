@@ -46,7 +46,7 @@ def export_policy(words: list[str]) -> int:
     if folder.is_file():
         raise ConfigError(f"--output {folder}: is a file; a policy takes a folder")
     model, data = agent.cli.model, agent.cli.datamodule
-    if not getattr(type(model), "acts", True):
+    if model.evaluated_on == "rows":
         raise ConfigError(f"{type(model).__name__} does not act; there is no policy to export")
     about = description(data, agent.title)
     why = None

@@ -6,7 +6,8 @@ from typing import Any
 
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.datamodules.module import RLData
-from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
+from rl_lightning.envs.make import make_envs, probe_spec
+from rl_lightning.envs.own import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.atari100k import game_of, human_normalized
 from rl_lightning.rollout.collect import Act, Collector
@@ -26,19 +27,19 @@ class EnvData(RLData):
         vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
     """
 
-    def __init__(self, env: EnvConfig, num_envs: int, vectorization: str) -> None:
+    def __init__(self, env: EnvLike, num_envs: int, vectorization: str) -> None:
         super().__init__()
         if num_envs < 1:
             raise ConfigError(f"data.num_envs is {num_envs}; it must be at least 1")
-        self.env = env
+        self.env = as_env_config(env)
         self.num_envs = num_envs
         self.vectorization = vectorization
-        self.spec = probe_spec(env)
+        self.spec = probe_spec(self.env)
         self.collector: Collector | None = None
         self.restarted: list[int] = []  # envs that could not be restored and began a new episode
         self._eval_envs: Any = None
 
-    def setup(self, stage: str) -> None:
+    def open(self, stage: str) -> None:
         if stage == "fit" and self.collector is None:
             self.collector = Collector(self.training_envs(), self.derive("envs"))
             self.collector.carry = self.agent.initial_carry(self.num_envs)

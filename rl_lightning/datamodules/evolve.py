@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -9,10 +10,10 @@ from torch import Tensor
 
 from rl_lightning import ranks
 from rl_lightning.datamodules.played import PlayedData
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.own import EnvLike
 from rl_lightning.rollout.fitness import Fitness, Players
+from rl_lightning.rollout.schedule import RunSchedule
 from rl_lightning.seeding import derive
-from rl_lightning.types import Block
 
 EXAMINED = 64  # rollouts of a finished controller
 
@@ -38,18 +39,23 @@ class EvolveData(PlayedData):
         fitness: How members are judged.
     """
 
+    yields = Judged
     clock = "update"
 
-    def __init__(self, env: EnvConfig, fitness: Fitness) -> None:
+    def __init__(self, env: EnvLike, fitness: Fitness) -> None:
         super().__init__(env)
         self.fitness = fitness
 
-    def setup(self, stage: str) -> None:
+    def open(self, stage: str) -> None:
         if stage == "fit":
             self.fitness.open(self.env)
 
-    def batches(self, updates: int, hook: str) -> Block:
-        return Block(Judged(self.judge), min(updates, 1), hook, stacked=False)
+    def sample_batches(self, updates: int) -> Iterator[Judged]:
+        for _ in range(self.cut_updates(self.schedule, updates)):
+            yield Judged(self.judge)
+
+    def cut_updates(self, clock: RunSchedule, updates: int) -> int:
+        return min(updates, 1)
 
     def judge(self, players: Players, name: str, rollouts: int | None = None) -> Tensor:
         """Members are shared out among the ranks; luck hangs on seed and name alone, so all ranks agree."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -14,13 +15,15 @@ from rl_lightning.buffers.sampling import GroupDraw, MBARCSampler, RewardSampler
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.datamodules.envs import EnvData
 from rl_lightning.datamodules.module import RLData
-from rl_lightning.envs.make import EnvConfig, probe_spec
+from rl_lightning.envs.make import probe_spec
+from rl_lightning.envs.own import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.frames import rare_colors
 from rl_lightning.functional.rewards import CLASSES, reward_label
 from rl_lightning.models.next_frame import frame_shape
 from rl_lightning.rollout.phases import Phase
-from rl_lightning.types import Block, FrameWindow
+from rl_lightning.rollout.schedule import RunSchedule
+from rl_lightning.types import FrameWindow
 
 PALETTE = 256  # an index is a byte
 
@@ -43,7 +46,7 @@ class CollectFrames(EnvData):
 
     def __init__(
         self,
-        env: EnvConfig,
+        env: EnvLike,
         frames: str | None = None,
         num_envs: int = 1,
         rollout_steps: int = 64,
@@ -59,18 +62,28 @@ class CollectFrames(EnvData):
     def derive(self, name: str) -> int:
         return super().derive(f"{name}/{collections(self.previous)}")
 
-    def setup(self, stage: str) -> None:
-        super().setup(stage)
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.log = None
+
+    def open(self, stage: str) -> None:
+        super().open(stage)
         if stage == "fit" and self.log is None:
             if self.previous is not None:
                 check_spec(read_about(self.previous), self.spec)
             steps = self.schedule.run.env_steps or 0
             self.log = FrameLog(self.spec, steps // self.spec.action_repeat // self.world_size)
 
-    def turn(self) -> Block:
+    def batches(self) -> Iterator[Any]:
         assert self.log is not None
         self.log.add(self.collect(self.agent.player(), self.rollout_steps))
-        return Block(None, 0)
+        yield from ()
+
+    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
+        return self.rollout_steps * self.wide, 0
+
+    def forecast_collect(self, phase: Phase) -> int:
+        return (phase.collect_length or self.rollout_steps) * self.wide
 
     def usual_steps(self) -> int:
         return self.rollout_steps
@@ -108,10 +121,11 @@ class RecordedFrames(RLData):
         holdout: Share of every collection, at its end, that no update sees.
     """
 
+    yields = FrameWindow
     clock = "update"
 
     def __init__(
-        self, env: EnvConfig, frames: str, batch_size: int, updates_per_block: int, holdout: float
+        self, env: EnvLike, frames: str, batch_size: int, updates_per_block: int, holdout: float
     ) -> None:
         super().__init__()
         for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
@@ -119,9 +133,9 @@ class RecordedFrames(RLData):
                 raise ConfigError(f"data.{key} is {value}; it must be at least 1")
         if not 0.0 <= holdout < 1.0:
             raise ConfigError(f"data.holdout is {holdout}; it is a share between 0 and 1")
-        self.env, self.product = env, frames
+        self.env, self.product = as_env_config(env), frames
         self.batch_size, self.updates_per_block, self.holdout = batch_size, updates_per_block, holdout
-        self.spec = probe_spec(env)
+        self.spec = probe_spec(self.env)
         frame_shape(self.spec)
         self._log: FrameLog | None = None
         self.draw: torch.Generator | None = None
@@ -140,7 +154,11 @@ class RecordedFrames(RLData):
     def gamma(self) -> float:
         return float(getattr(self.agent, "gamma", 0.99))
 
-    def setup(self, stage: str) -> None:
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.draw = None
+
+    def open(self, stage: str) -> None:
         if self.draw is None:
             self.draw = self.generator("replay")
             self.held = self._held_out()
@@ -157,8 +175,8 @@ class RecordedFrames(RLData):
             held[end - int(self.holdout * (end - start)) : end] = True
         return held
 
-    def batches(self, updates: int, hook: str) -> Block:
-        return Block(self.sample(updates), updates, hook)
+    def sample_batches(self, updates: int) -> Iterator[FrameWindow]:
+        yield from self.unstack(self.sample(updates))
 
     def rows(self, count: int) -> Tensor:
         """Rows that `count` training windows begin at."""
@@ -250,7 +268,7 @@ class FrameWindows(RecordedFrames):
 
     def __init__(
         self,
-        env: EnvConfig,
+        env: EnvLike,
         frames: str,
         length: int = 50,
         batch_size: int = 4,
@@ -322,7 +340,7 @@ class RewardSteps(RecordedFrames):
 
     def __init__(
         self,
-        env: EnvConfig,
+        env: EnvLike,
         frames: str,
         sampler: RewardSampler | None = None,
         batch_size: int = 32,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
@@ -9,14 +10,16 @@ import torch
 from rl_lightning.buffers.ring import RingBuffer
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.datamodules.offline import OfflineData, reward_spread
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.datasets.in_memory import DatasetLike
+from rl_lightning.envs.own import EnvLike
 from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.models.penalties import NoPenalty, Penalty
 from rl_lightning.models.provided import fingerprint, load_provided, settings_of
 from rl_lightning.rollout.exploitation import promised, received
 from rl_lightning.rollout.imagine import Imagined, imagine, unsteady
-from rl_lightning.types import Block, Transitions
+from rl_lightning.rollout.schedule import RunSchedule
+from rl_lightning.types import Transitions
 
 EXAMINED = 500  # recorded states that a test of exploitation starts from
 
@@ -53,7 +56,7 @@ class ModelRolloutData(OfflineData):
 
     def __init__(
         self,
-        dataset: str,
+        dataset: DatasetLike,
         dynamics: str,
         penalty: Penalty | None = None,
         coefficient: float = 0.5,
@@ -66,7 +69,7 @@ class ModelRolloutData(OfflineData):
         retain: int = 5,
         real_fraction: float = 0.05,
         termination: Termination | None = None,
-        env: EnvConfig | None = None,
+        env: EnvLike | None = None,
         batch_size: int = 256,
         updates_per_block: int = 50,
         holdout: float | None = None,
@@ -95,7 +98,9 @@ class ModelRolloutData(OfflineData):
                 "data.real_fraction lies between 0 and 1; data.coefficient and data.action_noise are not negative"
             )
         if self.spec.action_kind != "continuous" or len(self.spec.obs_shape) != 1:
-            raise ConfigError(f"{dataset}: models are learned of flat observations and continuous actions")
+            raise ConfigError(
+                f"{self.source}: models are learned of flat observations and continuous actions"
+            )
         self.product, self.penalty = dynamics, penalty or NoPenalty()
         self.coefficient, self.penalty_unit, self.outside_value = coefficient, penalty_unit, outside_value
         self.action_noise = action_noise
@@ -104,10 +109,10 @@ class ModelRolloutData(OfflineData):
         self.termination = termination or termination_for(self.spec.env_id)
         self.measured: dict[str, float] = {}
 
-    def setup(self, stage: str) -> None:
+    def open(self, stage: str) -> None:
         if self.draw is not None:
             return
-        super().setup(stage)
+        super().open(stage)
         self._check_scale()
         self.dynamics: Any = load_provided(self.product, "dynamics")
         self.penalty.setup()
@@ -132,10 +137,12 @@ class ModelRolloutData(OfflineData):
                     "give both the same"
                 )
 
-    def batches(self, updates: int, hook: str) -> Block:
+    def sample_batches(self, updates: int) -> Iterator[Transitions]:
         self.roll_out_if_due()
-        left = self.rollout_every - self.schedule.update % self.rollout_every
-        return super().batches(min(updates, left), hook)
+        yield from super().sample_batches(self.cut_updates(self.schedule, updates))
+
+    def cut_updates(self, clock: RunSchedule, updates: int) -> int:
+        return min(updates, self.rollout_every - clock.update % self.rollout_every)
 
     def roll_out_if_due(self) -> None:
         due = self.schedule.update // self.rollout_every * self.rollout_every

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,15 +12,15 @@ from torch import Tensor
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.datamodules.envs import MOST_EVAL_ENVS
 from rl_lightning.datamodules.module import RLData
-from rl_lightning.datasets import Dataset, check_env, load_dataset, peek
-from rl_lightning.datasets.places import locate
-from rl_lightning.datasets.references import d4rl_options
+from rl_lightning.datasets import Dataset, check_env, load_dataset
+from rl_lightning.datasets.in_memory import DatasetLike, look_at
 from rl_lightning.datasets.rewards import RewardTuning
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
+from rl_lightning.envs.own import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.scores import normalized
 from rl_lightning.seeding import derive
-from rl_lightning.types import Block, Transitions
+from rl_lightning.types import Transitions
 
 ASSESSED = 0.1  # of the data that is held out for a model that is assessed on it
 
@@ -28,7 +29,8 @@ class OfflineData(RLData):
     """Random batches of a data set; the env, if there is one, serves evaluation alone.
 
     Args:
-        dataset: Name (d4rl/hopper-medium-v2, local/hopper-medium, minari/...) or path; see rl data list.
+        dataset: Name (d4rl/hopper-medium-v2, local/hopper-medium, minari/...) or path; see rl data list. In Python also
+            a dict of arrays by D4RL's names, a Dataset or a minari.MinariDataset.
         env: Where the policy is evaluated; null: the env that the data set names, if any.
         batch_size: Rows of one update.
         updates_per_block: Updates made of one gather.
@@ -43,12 +45,13 @@ class OfflineData(RLData):
         first_episodes: Recorded episodes that are used at all, the first ones; null: all.
     """
 
+    yields: ClassVar[type[Any]] = Transitions
     clock = "update"
 
     def __init__(
         self,
-        dataset: str,
-        env: EnvConfig | None = None,
+        dataset: DatasetLike,
+        env: EnvLike | None = None,
         batch_size: int = 256,
         updates_per_block: int = 50,
         holdout: float | None = None,
@@ -70,36 +73,39 @@ class OfflineData(RLData):
             raise ConfigError(f"data.best_episodes is {best_episodes}; it is a share above 0 and not above 1")
         if first_episodes is not None and first_episodes < 1:
             raise ConfigError(f"data.first_episodes is {first_episodes}; it must be at least 1")
-        self.source = dataset
+        source = look_at(dataset)
+        self.source, self.spec, self.about = source.name, source.spec, source.about
         self.batch_size, self.updates_per_block = batch_size, updates_per_block
         self.holdout, self.split, self.bootstrap = holdout, split, bootstrap
         self.held_fraction = holdout or 0.0
         self.reward_scale, self.reward_shift = reward_scale, reward_shift
         self.rewards, self.best_episodes = rewards, best_episodes
-        self.spec, self.about = peek(dataset)
         if env is None and self.spec.env_id:
-            options = d4rl_options(dataset) if locate(dataset).kind == "d4rl" else {}
-            env = EnvConfig(id=self.spec.env_id, **options)
-        self.env = env
-        if env is not None:
-            known = probe_spec(env)
-            check_env(dataset, self.spec, known)
+            env = EnvConfig(id=self.spec.env_id, **source.options)
+        self.env = None if env is None else as_env_config(env)
+        if self.env is not None:
+            known = probe_spec(self.env)
+            check_env(self.source, self.spec, known)
             self.spec = known
-        self.dataset = load_dataset(dataset)  # at once: bad rows are refused before anything else is built
+        # at once: bad rows are refused before anything else is built
+        self.dataset = source.dataset if source.dataset is not None else load_dataset(self.source)
         if first_episodes is not None:
             self.dataset = self.dataset.first(first_episodes)
         self._check_split(self.held_fraction)
         self._eval_envs: Any = None
         self.draw: torch.Generator | None = None
 
-    def setup(self, stage: str) -> None:
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.draw = None
+
+    def open(self, stage: str) -> None:
         if self.draw is not None:
             return
         self.draw = self.generator("replay")
         if stage == "fit":
             self._check_learner()
-        learner = getattr(self.trainer, "lightning_module", None)
-        self.held_fraction = self.fraction_for(learner)
+        self.held_fraction = self.fraction_for(self.agent)
         self._check_split(self.held_fraction)
         rows = self.dataset
         tuned = rows.reward if self.rewards is None else self.rewards.tune(rows)
@@ -110,7 +116,7 @@ class OfflineData(RLData):
         self.train_index, self.holdout_index = self._split(rows.recording)
         if self.best_episodes < 1.0:
             self.train_index = self._best(rows.episode, reward)
-        if getattr(learner, "models_next_obs", False):
+        if getattr(self.agent, "models_next_obs", False):
             self._leave_out_unknown(rows)
         if self.bootstrap:
             own = torch.Generator().manual_seed(derive(self.seed, "bootstrap"))
@@ -123,7 +129,7 @@ class OfflineData(RLData):
         """How much is held out for a module: as told, or what those need that are assessed on it."""
         if self.holdout is not None:
             return self.holdout
-        return 0.0 if getattr(module, "acts", True) else ASSESSED
+        return ASSESSED if getattr(module, "evaluated_on", "episodes") == "rows" else 0.0
 
     def check_model(self, module: Any) -> None:
         self._check_split(self.fraction_for(module))
@@ -187,8 +193,8 @@ class OfflineData(RLData):
         self.train_index = self.train_index[rows.next_known[self.train_index]]
         self.holdout_index = self.holdout_index[rows.next_known[self.holdout_index]]
 
-    def batches(self, updates: int, hook: str) -> Block:
-        return Block(self.sample(updates), updates, hook)
+    def sample_batches(self, updates: int) -> Iterator[Any]:
+        yield from self.unstack(self.sample(updates))
 
     def sample(self, updates: int) -> Transitions:
         """One gather for the whole block: [U, B, ...], with a bootstrap [U, E, B, ...]."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rl_lightning import ranks
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.datamodules.envs import EnvData
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.own import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.normalizer import ReturnScaler
 from rl_lightning.rollout.phases import Hook, Phase
-from rl_lightning.types import Block, Rollout
+from rl_lightning.rollout.schedule import RunSchedule
+from rl_lightning.types import Rollout
 
 
 class OnPolicyData(EnvData):
@@ -25,9 +27,11 @@ class OnPolicyData(EnvData):
         normalize_rewards: Divide rewards by the running spread of the discounted return; evaluation is untouched.
     """
 
+    yields = Rollout
+
     def __init__(
         self,
-        env: EnvConfig,
+        env: EnvLike,
         num_envs: int = 8,
         rollout_steps: int = 128,
         vectorization: str = "sync",
@@ -41,8 +45,12 @@ class OnPolicyData(EnvData):
         self.scaler: ReturnScaler | None = None
         self.fresh: Rollout | None = None  # between the collect and the update hooks of a phase
 
-    def setup(self, stage: str) -> None:
-        super().setup(stage)
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.scaler = self.fresh = None
+
+    def open(self, stage: str) -> None:
+        super().open(stage)
         if stage == "fit" and self.normalize_rewards and self.scaler is None:
             self.scaler = ReturnScaler(self.agent.gamma, self.num_envs)
 
@@ -57,9 +65,15 @@ class OnPolicyData(EnvData):
         if self.scaler is not None:
             self.scaler.load_state_dict(state["scaler"])
 
-    def turn(self) -> Block:
+    def batches(self) -> Iterator[Rollout]:
         self.fresh = self._roll(None)
-        return self.batches(1, "update")
+        yield from self.sample_batches(1)
+
+    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
+        return self.rollout_steps * self.wide, 1
+
+    def forecast_collect(self, phase: Phase) -> int:
+        return (phase.collect_length or self.rollout_steps) * self.wide
 
     def collect_hook(self, phase: Phase, made: int) -> int:
         """A rollout is not cut: it may pass the budget, in a phase as in a turn."""
@@ -72,12 +86,13 @@ class OnPolicyData(EnvData):
     def updates_in_a_row(self, hook: Hook) -> int:
         return 1
 
-    def batches(self, updates: int, hook: str) -> Block:
+    def sample_batches(self, updates: int) -> Iterator[Rollout]:
         """A rollout is used by each hook once, while it is fresh."""
-        block = Block(self.fresh, 1, hook, stacked=False)
+        rollout = self.fresh
+        assert rollout is not None
         if self.schedule.phases is None or self.schedule.phases.last_update:
             self.fresh = None
-        return block
+        yield rollout
 
     def _roll(self, phase: Phase | None) -> Rollout:
         assert self.collector is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 
@@ -10,11 +11,12 @@ from rl_lightning.buffers import BufferRecipe, Replay, ReplayBuffer
 from rl_lightning.buffers.ring import RingBuffer
 from rl_lightning.datamodules.replays import ReplayData
 from rl_lightning.datasets import check_env, load_dataset, peek
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.own import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.phases import Phase
 from rl_lightning.rollout.random_actor import random_actor
-from rl_lightning.types import Block, Transitions
+from rl_lightning.rollout.schedule import RunSchedule
+from rl_lightning.types import Transitions
 
 MOST_PREFILL = 1000  # vector steps of one block that only collects
 TURNS = 16  # of one env step and one update each that share a block, and so Lightning's cost
@@ -35,9 +37,11 @@ class OnlineData(ReplayData[ReplayBuffer]):
         dataset: Recorded rows that the buffer starts with, e.g. those that the policy was learned from; null: none.
     """
 
+    yields = Transitions
+
     def __init__(
         self,
-        env: EnvConfig,
+        env: EnvLike,
         num_envs: int = 1,
         batch_size: int = 256,
         buffer: BufferRecipe | None = None,
@@ -65,8 +69,8 @@ class OnlineData(ReplayData[ReplayBuffer]):
         self.update_ratio = update_ratio
         self.turns_per_block = TURNS
 
-    def setup(self, stage: str) -> None:
-        super().setup(stage)
+    def open(self, stage: str) -> None:
+        super().open(stage)
         if stage == "fit" and not self.replays:
             self.named("replay")
             if self.recalled is not None:
@@ -92,7 +96,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
         return recipe.build(self.spec, self.num_envs)
 
     def usual_steps(self) -> int:
-        return self._turn(prefill=False)
+        return max(1, math.ceil(self.train_every / self.wide))
 
     def collect_in(self, phase: Phase, steps: int) -> None:
         rows = self.collect(self.actor(phase), steps, phase.deterministic_policy)
@@ -101,45 +105,73 @@ class OnlineData(ReplayData[ReplayBuffer]):
     def ready(self) -> bool:
         return len(self.named(self.due_buffer)) >= max(self.batch_size, 2 * self.num_envs)
 
-    def batches(self, updates: int, hook: str) -> Block:
-        return Block(self.sample(updates), updates, hook)
-
-    def turn(self) -> Block:
+    def batches(self) -> Iterator[Transitions]:
+        """One turn, or several where each is one update; updates that a mark cut off are made up for first."""
         prefill = self.schedule.env_step < self.learning_starts
         if not prefill and self._one_each():
-            wide = self._turn(prefill=False) * self.wide
-            return Block(self.next_batch, self.schedule.turns_ahead(wide, self.turns_per_block))
-        self.buffer.add(
-            self.collect(self.random_act if prefill else self.agent.player(), self._turn(prefill))
-        )
-        updates = self._owed()
-        return self.batches(updates, "update") if updates else Block(None, 0)
+            wide = self._turn(self.schedule) * self.wide
+            for _ in range(self.schedule.turns_ahead(wide, self.turns_per_block)):
+                yield self.next_batch()
+            return
+        if prefill or not self._owed():
+            act = self.random_act if prefill else self.agent.player()
+            self.buffer.add(self.collect(act, self._turn(self.schedule)))
+        if updates := self._owed():
+            yield from self.sample_batches(updates)
+
+    def sample_batches(self, updates: int) -> Iterator[Transitions]:
+        yield from self.unstack(self.sample(updates))
+
+    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
+        wide, prefill = self._turn(clock) * self.wide, clock.env_step < self.learning_starts
+        rows = len(self.buffer) + clock.env_step - self.schedule.env_step
+        owed = self._due(clock.env_step) - clock.update if self._enough(rows) else 0
+        if not prefill and owed <= 0 and self._enough(rows) and self._one_per_turn(wide):
+            turns = clock.turns_ahead(wide, self.turns_per_block)
+            return turns * wide, turns
+        steps = wide if prefill or owed <= 0 else 0
+        owed = self._due(clock.env_step + steps) - clock.update if self._enough(rows + steps) else 0
+        return steps, max(0, owed)
+
+    def forecast_collect(self, phase: Phase) -> int:
+        return (phase.collect_length or self.usual_steps()) * self.wide
 
     def next_batch(self) -> Transitions:
         """One turn: collects with the policy as it is now, and draws one batch."""
         self.schedule.begin_block()
-        self.agent.progress = self.schedule.progress
-        self.buffer.add(self.collect(self.agent.player(), self._turn(prefill=False)))
+        self.buffer.add(self.collect(self.agent.player(), self._turn(self.schedule)))
         return self._draw(self.batch_size)
 
     def _one_each(self) -> bool:
         """Every turn is followed by one update, and none is owed: several turns then fit into one block."""
-        per_turn = self.update_ratio * self._turn(prefill=False) * self.wide
-        ready = len(self.buffer) >= max(2 * self.num_envs, 1)
-        return self.turns_per_block > 1 and per_turn == 1.0 and ready and self._owed() == 0
+        return (
+            self._enough(len(self.buffer))
+            and self._one_per_turn(self._turn(self.schedule) * self.wide)
+            and self._owed() == 0
+        )
 
-    def _turn(self, prefill: bool) -> int:
+    def _enough(self, rows: int) -> bool:
+        return rows >= 2 * self.num_envs
+
+    def _one_per_turn(self, wide: int) -> bool:
+        """Whether a turn of so many env steps is worth one update, and several may share a block."""
+        return self.turns_per_block > 1 and self.update_ratio * wide == 1.0
+
+    def _turn(self, clock: RunSchedule) -> int:
         """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
-        wanted = self.learning_starts - self.schedule.env_step if prefill else self.train_every
+        prefill = clock.env_step < self.learning_starts
+        wanted = self.learning_starts - clock.env_step if prefill else self.train_every
         steps = math.ceil(wanted / self.wide)
         return max(1, min(steps, MOST_PREFILL) if prefill else steps)
 
     def _owed(self) -> int:
         """Updates due by now: floor(ratio * steps since the start), minus those done. No drift, also after a resume."""
-        if len(self.buffer) < max(self.num_envs * 2, 1):
+        if not self._enough(len(self.buffer)):
             return 0
-        due = math.floor(self.update_ratio * max(0, self.schedule.env_step - self.learning_starts))
-        return max(0, due - self.schedule.update)
+        return max(0, self._due(self.schedule.env_step) - self.schedule.update)
+
+    def _due(self, env_step: int) -> int:
+        return math.floor(self.update_ratio * max(0, env_step - self.learning_starts))
 
     def sample(self, updates: int) -> Transitions:
         """One gather for the whole block, as [U, B, ...]."""

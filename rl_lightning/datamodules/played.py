@@ -6,7 +6,8 @@ from typing import Any
 
 from rl_lightning.datamodules.envs import MOST_EVAL_ENVS
 from rl_lightning.datamodules.module import RLData
-from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
+from rl_lightning.envs.make import make_envs, probe_spec
+from rl_lightning.envs.own import EnvLike, as_env_config
 
 
 class PlayedData(RLData):
@@ -16,10 +17,10 @@ class PlayedData(RLData):
         env: The environment and all that is wrapped around it.
     """
 
-    def __init__(self, env: EnvConfig) -> None:
+    def __init__(self, env: EnvLike) -> None:
         super().__init__()
-        self.env = env
-        self.spec = probe_spec(env)
+        self.env = as_env_config(env)
+        self.spec = probe_spec(self.env)
         self._eval_envs: Any = None
 
     def eval_envs(self, episodes: int) -> Any:

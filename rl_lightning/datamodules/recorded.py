@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.datamodules.played import PlayedData
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.own import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.provided import load_provided
 from rl_lightning.seeding import derive
-from rl_lightning.types import Block, Sequences
+from rl_lightning.types import Sequences
 
 MOST_HELD = 256  # windows that an assessment looks at
 
@@ -31,12 +31,13 @@ class RecordedData(PlayedData):
         holdout: Share of the episodes that no update sees, the same for every stage of one seed.
     """
 
+    yields = Sequences
     clock = "update"
 
     def __init__(
         self,
         recording: str,
-        env: EnvConfig,
+        env: EnvLike,
         batch_size: int = 64,
         length: int = 1,
         updates_per_block: int = 50,
@@ -53,7 +54,11 @@ class RecordedData(PlayedData):
         self.updates_per_block, self.holdout = updates_per_block, holdout
         self.draw: torch.Generator | None = None
 
-    def setup(self, stage: str) -> None:
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.draw = None
+
+    def open(self, stage: str) -> None:
         if self.draw is not None:
             return
         rows: Any = load_provided(self.source, "recording")
@@ -91,8 +96,11 @@ class RecordedData(PlayedData):
         if not self.rows.obs.is_floating_point():  # codes stay as they are
             self.rows.obs = encode(self.rows.obs)
 
-    def batches(self, updates: int, hook: str) -> Block:
-        return Block(self.next_batch, updates, hook)
+    def sample_batches(self, updates: int) -> Iterator[Sequences]:
+        for _ in range(updates):
+            yield self.next_batch()
+            if self.schedule.at_mark:
+                return
 
     def next_batch(self) -> Sequences:
         assert self.draw is not None

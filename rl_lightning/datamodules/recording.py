@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rl_lightning import ranks
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.datamodules.envs import EnvData
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.own import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.episodes import EpisodeCutter, joined
-from rl_lightning.types import Block
+from rl_lightning.rollout.schedule import RunSchedule
 
 
 class RecordingData(EnvData):
@@ -24,24 +25,28 @@ class RecordingData(EnvData):
     """
 
     def __init__(
-        self, env: EnvConfig, num_envs: int = 8, steps_per_block: int = 100, vectorization: str = "sync"
+        self, env: EnvLike, num_envs: int = 8, steps_per_block: int = 100, vectorization: str = "sync"
     ) -> None:
         super().__init__(env, num_envs, vectorization)
         if steps_per_block < 1:
             raise ConfigError(f"data.steps_per_block is {steps_per_block}; it must be at least 1")
         self.steps_per_block = steps_per_block
 
-    def setup(self, stage: str) -> None:
+    def open(self, stage: str) -> None:
         fresh = self.collector is None
-        super().setup(stage)
+        super().open(stage)
         if stage == "fit" and fresh:
             self.cutter = EpisodeCutter(self.num_envs)
 
-    def turn(self) -> Block:
+    def batches(self) -> Iterator[Any]:
         episodes = self.cutter.add(self.collect(self.agent.player(), self.steps_per_block))
         # Every rank keeps the episodes of all, so that any of them can hand the recording on.
         found = [rows for part in ranks.gather_objects(episodes) for rows in part]
-        return Block(joined(found), 1, stacked=False) if found else Block(None, 0)
+        if found:
+            yield joined(found)
+
+    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
+        return self.steps_per_block * self.wide, 1
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         return super().save(store) | {"cutter": self.cutter.state_dict()}

@@ -9,8 +9,8 @@ import torch
 from rl_lightning.buffers.base import as_saved
 from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.datamodules.envs import EnvData
-from rl_lightning.envs.make import EnvConfig
-from rl_lightning.types import Block, Steps
+from rl_lightning.envs.own import EnvLike
+from rl_lightning.types import Steps
 
 
 class Kept(Protocol):
@@ -41,11 +41,15 @@ class ReplayData(EnvData, Generic[Buffer]):
     draw: torch.Generator
     recipe: Any
 
-    def __init__(self, env: EnvConfig, num_envs: int, vectorization: str) -> None:
+    def __init__(self, env: EnvLike, num_envs: int, vectorization: str) -> None:
         super().__init__(env, num_envs, vectorization)
         self.replays: dict[str, Buffer] = {}
         self.filled = "replay"  # the buffer that the newest steps went into
         self.drawn_from = "replay"  # the buffer that the current block learns from
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.replays, self.filled, self.drawn_from = {}, "replay", "replay"
 
     def build_buffer(self, recipe: Any) -> Buffer:
         """An empty buffer."""
@@ -75,8 +79,8 @@ class ReplayData(EnvData, Generic[Buffer]):
             self.filled = name
         return self.named(name)
 
-    def feedback(self, block: Block, priorities: torch.Tensor) -> None:
-        self.named(self.drawn_from).set_priorities(block.batch.index, priorities)
+    def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
+        self.named(self.drawn_from).set_priorities(index, priorities)
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         return super().save(store) | {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,16 @@ from torch import Tensor
 from rl_lightning import ranks
 from rl_lightning.buffers.sequence import SequenceBuffer, SequenceReplay
 from rl_lightning.datamodules.replays import ReplayData
-from rl_lightning.envs.make import EnvConfig, make_envs
+from rl_lightning.envs.make import make_envs
+from rl_lightning.envs.own import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.open_loop import STEPS, Foresight, foresee, open_loop_report
 from rl_lightning.models.world_model import WorldModel
 from rl_lightning.rollout.collect import Act, Collector
 from rl_lightning.rollout.phases import Phase
 from rl_lightning.rollout.random_actor import random_actor
-from rl_lightning.types import Block, Carry, Sequences
+from rl_lightning.rollout.schedule import RunSchedule
+from rl_lightning.types import Carry, Sequences
 
 FEW = 8  # envs and rows that an examination begins with
 MOST_COLLECTED = 1000  # vector steps of one block that only collects
@@ -44,9 +47,11 @@ class SequenceData(ReplayData[SequenceBuffer]):
         vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
     """
 
+    yields = Sequences
+
     def __init__(
         self,
-        env: EnvConfig,
+        env: EnvLike,
         num_envs: int = 1,
         batch_size: int = 16,
         length: int = 64,
@@ -74,8 +79,8 @@ class SequenceData(ReplayData[SequenceBuffer]):
         self.train_every, self.train_ratio, self.store_latents = train_every, train_ratio, store_latents
         self.foresight: Foresight | None = None  # of the last examination, for pictures
 
-    def setup(self, stage: str) -> None:
-        super().setup(stage)
+    def open(self, stage: str) -> None:
+        super().open(stage)
         if stage != "fit" or self.replays:
             return
         budget, rows = self.schedule.run.env_steps, self.length + self.burn_in
@@ -107,7 +112,7 @@ class SequenceData(ReplayData[SequenceBuffer]):
         self.filling(name, rows).add(rows, np.stack(states) if self.store_latents else None)
 
     def usual_steps(self) -> int:
-        return self._turn(prefill=False)
+        return max(1, math.ceil(self.train_every / self.wide))
 
     def collect_in(self, phase: Phase, steps: int) -> None:
         self.gather(self.actor(phase), steps, phase.buffer, phase.deterministic_policy)
@@ -117,20 +122,37 @@ class SequenceData(ReplayData[SequenceBuffer]):
         ready = self.named(self.due_buffer).ready
         return ready if self.world_size == 1 else all(ranks.gather_objects(ready))
 
-    def batches(self, updates: int, hook: str) -> Block:
-        self.drawn_from = self.due_buffer
-        return Block(self.next_batch, updates, hook)
-
-    def turn(self) -> Block:
+    def batches(self) -> Iterator[Sequences]:
+        """One turn. Nothing is collected while updates are due: in pretraining, or after a mark cut some off."""
         prefill = self.schedule.env_step < self.prefill
-        if not self._pretrains():
-            self.gather(self.random_act if prefill else self.agent.player(), self._turn(prefill))
-        updates = self._due()
-        if (
-            self.schedule.update < self.pretrain
-        ):  # in parts, so that metrics and checkpoints are written meanwhile
-            updates = min(updates, PRETRAINED - self.schedule.update % PRETRAINED)
-        return self.batches(updates, "update") if updates else Block(None, 0)
+        if prefill or not self._due():
+            self.gather(self.random_act if prefill else self.agent.player(), self._turn(self.schedule))
+        if updates := self._due():
+            yield from self.sample_batches(self._in_one_block(self.schedule, updates))
+
+    def sample_batches(self, updates: int) -> Iterator[Sequences]:
+        self.drawn_from = self.due_buffer
+        for _ in range(updates):
+            yield self.next_batch()
+            if self.schedule.at_mark:
+                return
+
+    def _in_one_block(self, clock: RunSchedule, updates: int) -> int:
+        """Pretraining is done in parts, so that metrics and checkpoints are written meanwhile."""
+        return (
+            min(updates, PRETRAINED - clock.update % PRETRAINED) if clock.update < self.pretrain else updates
+        )
+
+    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
+        due = self._due_at(clock.env_step) - clock.update
+        rows = len(self.buffer) // self.num_envs + (clock.env_step - self.schedule.env_step) // self.wide
+        ready = self.buffer.ready or rows >= self.length + self.burn_in - 1  # or a little sooner
+        steps = 0 if due > 0 and ready else self._turn(clock) * self.wide
+        due = self._due_at(clock.env_step + steps) - clock.update
+        return steps, self._in_one_block(clock, max(0, due)) if ready or steps else 0
+
+    def forecast_collect(self, phase: Phase) -> int:
+        return (phase.collect_length or self.usual_steps()) * self.wide
 
     def next_batch(self) -> Sequences:
         """One batch, drawn when it is wanted: priorities and stored states are then those of the last update."""
@@ -138,28 +160,30 @@ class SequenceData(ReplayData[SequenceBuffer]):
         buffer.progress = self.schedule.progress
         return buffer.sample(self.batch_size, self.draw)._replace(burn_in=self.burn_in)
 
-    def _turn(self, prefill: bool) -> int:
+    def _turn(self, clock: RunSchedule) -> int:
         """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
-        wanted = self.prefill - self.schedule.env_step if prefill else self.train_every
+        prefill = clock.env_step < self.prefill
+        wanted = self.prefill - clock.env_step if prefill else self.train_every
         steps = math.ceil(wanted / self.wide)
         return max(1, min(steps, MOST_COLLECTED) if prefill else steps)
 
-    def _pretrains(self) -> bool:
-        """Whether pretraining has begun and is not over: nothing is collected in between."""
-        return 0 < self.schedule.update < self.pretrain and self._due() > 0
-
     def _due(self) -> int:
         """Updates due by now, minus those done: no drift, also after a resume."""
-        if self.schedule.env_step < self.prefill or not self.ready():
+        if not self.ready():
             return 0
-        steps = (self.schedule.env_step - self.prefill) / (self.spec.action_repeat * self.world_size)
-        due = self.pretrain + math.floor(self.train_ratio * steps / (self.batch_size * self.length))
-        return max(0, due - self.schedule.update)
+        return max(0, self._due_at(self.schedule.env_step) - self.schedule.update)
 
-    def remember(self, block: Block, latents: Tensor) -> None:
+    def _due_at(self, env_step: int) -> int:
+        """Updates due in all by a clock, if there is a window to draw."""
+        if env_step < self.prefill:
+            return 0
+        steps = (env_step - self.prefill) / (self.spec.action_repeat * self.world_size)
+        return self.pretrain + math.floor(self.train_ratio * steps / (self.batch_size * self.length))
+
+    def update_latents(self, index: Tensor, latents: Tensor) -> None:
         """Takes the recurrent states [B, L, W] that an update found on leaving the rows it saw."""
         if self.store_latents:
-            self.named(self.drawn_from).set_latents(block.batch.index, latents)
+            self.named(self.drawn_from).set_latents(index, latents)
 
     def examine(self, module: Any) -> dict[str, Any]:
         """How well the module's world foresees: rows are played greedily, then dreamed on from their first part."""

@@ -13,7 +13,7 @@ from rl_lightning.datamodules.envs import MOST_EVAL_ENVS, EnvData
 from rl_lightning.datamodules.frames import collections
 from rl_lightning.datamodules.on_policy import OnPolicyData
 from rl_lightning.datamodules.online import OnlineData
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.own import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.next_frame import FrameWorld, frame_shape
 from rl_lightning.models.provided import load_provided
@@ -138,7 +138,7 @@ class SimulatedData(Dreaming, OnPolicyData):
 
     def __init__(
         self,
-        env: EnvConfig,
+        env: EnvLike,
         world: str,
         frames: str,
         reward: str | None = None,
@@ -178,7 +178,7 @@ class SimulatedReplay(Dreaming, OnlineData):
 
     def __init__(
         self,
-        env: EnvConfig,
+        env: EnvLike,
         world: str,
         frames: str,
         reward: str | None = None,

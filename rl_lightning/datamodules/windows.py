@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from rl_lightning.datamodules.offline import OfflineData
-from rl_lightning.envs.make import EnvConfig
+from rl_lightning.datasets.in_memory import DatasetLike
+from rl_lightning.envs.own import EnvLike
 from rl_lightning.errors import ConfigError
-from rl_lightning.types import ActionWindows, Block
+from rl_lightning.types import ActionWindows
 
 
 class WindowData(OfflineData):
@@ -33,10 +35,12 @@ class WindowData(OfflineData):
         first_episodes: Recorded episodes that are used at all, the first ones; null: all.
     """
 
+    yields: ClassVar[type[Any]] = ActionWindows
+
     def __init__(
         self,
-        dataset: str,
-        env: EnvConfig | None = None,
+        dataset: DatasetLike,
+        env: EnvLike | None = None,
         obs_steps: int = 2,
         horizon: int = 8,
         act_steps: int = 4,
@@ -56,10 +60,10 @@ class WindowData(OfflineData):
             raise ConfigError(f"data.horizon is {horizon}; it must hold {least} actions")
         self.obs_steps, self.horizon, self.act_steps = obs_steps, horizon, act_steps
 
-    def setup(self, stage: str) -> None:
+    def open(self, stage: str) -> None:
         if self.draw is not None:
             return
-        super().setup(stage)
+        super().open(stage)
         wanted = {"obs_steps": self.obs_steps, "horizon": self.horizon, "act_steps": self.act_steps}
         for key, value in wanted.items():
             if getattr(self.agent, key, value) != value:
@@ -78,8 +82,8 @@ class WindowData(OfflineData):
         within = torch.arange(len(place)) - (counts.cumsum(0) - counts)[place]
         return first[place] - early + within, first[place], (first + sizes - 1)[place]
 
-    def batches(self, updates: int, hook: str) -> Block:
-        return Block(self.sample_windows(updates), updates, hook)
+    def sample_batches(self, updates: int) -> Iterator[ActionWindows]:
+        yield from self.unstack(self.sample_windows(updates))
 
     def sample_windows(self, updates: int) -> ActionWindows:
         assert self.draw is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -39,14 +40,22 @@ def load_raw(name: str) -> tuple[Raw, Dataset]:
     with ThreadPoolExecutor(1) as aside:  # hashing leaves the interpreter to the reader
         digest = aside.submit(sha256_of, source)
         raw = checked(source, read_source(source))
-        check_finite(raw)
-        check_outliers(raw)
-        raw = settle_actions(raw, clipped=source.kind == "d4rl")  # whose envs clip
-        rows = assemble(raw)
-        about = raw.metadata | {f"read/{key}": note for key, note in rows.notes.items()}
-        *tensors, next_known = (torch.from_numpy(array) for array in rows[:8])
-        known = (about, reference_of(source, raw.metadata), digest.result(), recording_of(raw, rows))
-        return raw, Dataset._make((name, spec_of(raw), *tensors, *known, next_known))
+        clipped = source.kind == "d4rl"  # whose envs clip
+        return checked_rows(raw, name, clipped, reference_of(source, raw.metadata), digest.result)
+
+
+def checked_rows(
+    raw: Raw, name: str, clipped: bool, reference: Reference | None, digest: Callable[[], str]
+) -> tuple[Raw, Dataset]:
+    """Arrays whose shapes are settled, looked through and made into rows."""
+    check_finite(raw)
+    check_outliers(raw)
+    raw = settle_actions(raw, clipped=clipped)
+    rows = assemble(raw)
+    about = raw.metadata | {f"read/{key}": note for key, note in rows.notes.items()}
+    *tensors, next_known = (torch.from_numpy(array) for array in rows[:8])
+    known = (about, reference, digest(), recording_of(raw, rows))
+    return raw, Dataset._make((name, spec_of(raw), *tensors, *known, next_known))
 
 
 def recording_of(raw: Raw, rows: EpisodeRows) -> torch.Tensor:

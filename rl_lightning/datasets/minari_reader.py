@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         raise DataError(
             f"{folder / 'metadata.json'}: cannot be read ({error}). Fetch the data again"
         ) from None
+    return described_by(found, env)
+
+
+def described_by(found: Mapping[str, Any], env: dict[str, Any]) -> dict[str, Any]:
+    """What we keep of Minari's metadata and of its env's spec."""
     about = {
         "source": "Minari",
         "env_id": env.get("id", ""),
@@ -80,31 +86,36 @@ def read_minari(dataset_id: str) -> Raw:
     metadata = read_metadata(folder)
     check_budget(f"minari/{dataset_id}", {path.name: _unpacked(path) for path in folder.iterdir()})
     _, action_space, storage = _opened(dataset_id, folder)
-    parts: dict[str, list[Array]] = {key: [] for key in (
-        "observations", "actions", "rewards", "next_observations", "terminals", "timeouts")}  # fmt: skip
+    where = f"minari/{dataset_id}"
     try:
-        for episode in storage.get_episodes(range(storage.total_episodes)):
-            rewards = np.asarray(episode["rewards"])
-            obs = flatten(episode["observations"], len(rewards) + 1)
-            parts["observations"].append(obs[:-1])
-            parts["next_observations"].append(obs[1:])
-            parts["actions"].append(flatten(episode["actions"], len(rewards)))
-            parts["rewards"].append(rewards)
-            parts["terminals"].append(np.asarray(episode["terminations"], bool))
-            cut = np.asarray(episode["truncations"], bool).copy()
-            if len(cut):
-                cut[-1] |= not parts["terminals"][-1][-1]
-            parts["timeouts"].append(cut)
+        arrays = arrays_of(storage.get_episodes(range(storage.total_episodes)), where)
     except DataError:
         raise
     except Exception as error:  # of another package, on files of unknown origin
         raise _damaged(dataset_id, error) from None
-    where = f"minari/{dataset_id}"
-    if not parts["rewards"]:
-        raise DataError(f"{where}: has no episodes. Fetch it again")
-    arrays = {key: np.concatenate(found) for key, found in parts.items()}
     arrays["actions"], bounds = rescale(arrays["actions"], action_space, where)
     return Raw(where, arrays, {}, metadata | bounds)
+
+
+def arrays_of(episodes: Iterable[Mapping[str, Any]], where: str) -> dict[str, Array]:
+    """Minari's episodes, each with one observation more than steps, as rows of steps."""
+    parts: dict[str, list[Array]] = {key: [] for key in (
+        "observations", "actions", "rewards", "next_observations", "terminals", "timeouts")}  # fmt: skip
+    for episode in episodes:
+        rewards = np.asarray(episode["rewards"])
+        obs = flatten(episode["observations"], len(rewards) + 1)
+        parts["observations"].append(obs[:-1])
+        parts["next_observations"].append(obs[1:])
+        parts["actions"].append(flatten(episode["actions"], len(rewards)))
+        parts["rewards"].append(rewards)
+        parts["terminals"].append(np.asarray(episode["terminations"], bool))
+        cut = np.asarray(episode["truncations"], bool).copy()
+        if len(cut):
+            cut[-1] |= not parts["terminals"][-1][-1]
+        parts["timeouts"].append(cut)
+    if not parts["rewards"]:
+        raise DataError(f"{where}: has no episodes. Fetch it again")
+    return {key: np.concatenate(found) for key, found in parts.items()}
 
 
 def _unpacked(path: Path) -> int:

@@ -59,6 +59,13 @@ class EnvConfig:
     worker_timeout: float = 300.0
     worker_start: str | None = None
 
+    def base(self, kwargs: dict[str, Any], render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        """The env itself with its time limit, before anything of ours is wrapped around it."""
+        return build_base(self.id, kwargs, self.max_episode_steps, render_mode)
+
+    def check_workers(self) -> None:
+        """Refuses what cannot be made in a worker process; an id always can."""
+
 
 def make_env(
     config: EnvConfig, render_mode: str | None = None, index: int = 0, training: bool = True
@@ -67,7 +74,7 @@ def make_env(
     kwargs: dict[str, Any] = {}
     for transform in config.transforms:
         kwargs |= transform.env_kwargs(config.id)
-    env = build_base(config.id, kwargs | config.kwargs, config.max_episode_steps, render_mode)
+    env = config.base(kwargs | config.kwargs, render_mode)
     if config.action_repeat < 1:
         raise ConfigError(f"action_repeat {config.action_repeat} must be at least 1")
     if config.action_repeat > 1:
@@ -143,6 +150,7 @@ def make_envs(
     if vectorization == "native":
         envs = _native(config, num_envs, render_mode, training)
     elif vectorization == "async":
+        config.check_workers()
         start = partial(
             _in_worker, config, render_mode, training, tuple(sorted(ALLOWED_IMPORTS)), os.getpid()
         )

@@ -58,6 +58,7 @@ class Crop(Transform):
     """
 
     def __init__(self, top: int = 0, bottom: int = 0, left: int = 0, right: int = 0) -> None:
+        self.top, self.bottom, self.left, self.right = top, bottom, left, right
         self.margins = (top, bottom, left, right)
         if min(self.margins) < 0:
             raise ConfigError(f"Crop: margins {self.margins} must not be negative")
@@ -150,6 +151,7 @@ class ImagePreset(Transform):
     """
 
     def __init__(self, size: int = 64, gray: bool = False, frames: int = 1) -> None:
+        self.size, self.gray, self.frames = size, gray, frames
         self.parts: list[Transform] = [Gray()] if gray else []
         self.parts.append(Resize(size))
         if frames > 1:
@@ -258,6 +260,7 @@ class AtariFrames(Transform):
         if stride < 1 or top < 0 or (bottom is not None and bottom <= top):
             raise ConfigError(f"AtariFrames: stride {stride} and rows {top} to {bottom} leave no picture")
         self.pixels, self.noop_max, self.skip = pixels, noop_max, skip
+        self.stride, self.top, self.bottom = stride, top, bottom
         self.rows, self.columns = slice(top, bottom, stride), slice(None, None, stride)
         self.fire_reset, self.clip_rewards, self.frames = fire_reset, clip_rewards, frames
         self.sticky, self.max_frames = sticky, max_frames

@@ -14,6 +14,7 @@ FOLDERS = (
     "algorithms", "datamodules", "functional", "networks", "models", "buffers", "envs", "datasets", "rollout",
     "callbacks",
 )  # fmt: skip
+_IN_CONFIGS = {"EnvLike": "EnvConfig", "DatasetLike": "str", "NetworkLike": "Network"}
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,12 @@ def find(name: str) -> Entry | None:
     return None
 
 
+BASES = ("PolicyModule", "ModelModule")
+
+
 def algorithms() -> list[Entry]:
     """The update rules: what derives, perhaps by way of another class, from RLModule."""
-    return children("algorithms", "RLModule")
+    return [entry for entry in children("algorithms", "RLModule") if entry.name not in BASES]
 
 
 def data_modules() -> list[Entry]:
@@ -153,13 +157,18 @@ def _arguments(arguments: ast.arguments, docs: dict[str, str]) -> list[Option]:
     return [
         Option(
             arg.arg,
-            ast.unparse(arg.annotation) if arg.annotation else "Any",
+            in_configs(ast.unparse(arg.annotation)) if arg.annotation else "Any",
             None if default is None else ast.unparse(default),
             docs.get(arg.arg, ""),
         )
         for arg, default in pairs
         if arg.arg != "self"
     ]
+
+
+def in_configs(annotation: str) -> str:
+    """What a config can give where Python may also hand over objects."""
+    return re.sub(r"\b(EnvLike|DatasetLike|NetworkLike)\b", lambda match: _IN_CONFIGS[match[0]], annotation)
 
 
 def _field_default(value: ast.expr | None) -> str | None:

@@ -61,7 +61,7 @@ class TanhNormal(ActionDistribution):
     """
 
     def __init__(self, mean_scale: float = 5.0, init_std: float = 5.0, min_std: float = 1e-4) -> None:
-        self.mean_scale, self.min_std = mean_scale, min_std
+        self.mean_scale, self.init_std, self.min_std = mean_scale, init_std, min_std
         self.raw_init = math.log(math.expm1(init_std))
 
     def split(self, params: Tensor) -> tuple[Tensor, Tensor]:

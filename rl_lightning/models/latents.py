@@ -55,7 +55,8 @@ class GaussianLatent(Latent):
             raise ConfigError(
                 f"GaussianLatent needs a size of at least 1 and min_std above 0, not {size}, {min_std}"
             )
-        self.dim, self.params_dim, self.min_std = size, 2 * size, min_std
+        self.size, self.min_std = size, min_std
+        self.dim, self.params_dim = size, 2 * size
 
     def dist(self, params: Tensor) -> Dist:
         mean, raw = params.chunk(2, -1)
@@ -96,7 +97,8 @@ class CategoricalLatent(Latent):
                 f"CategoricalLatent needs variables of at least two classes and unimix in [0, 1), "
                 f"not {variables} x {classes}, {unimix}"
             )
-        self.shape, self.unimix = (variables, classes), unimix
+        self.variables, self.classes, self.unimix = variables, classes, unimix
+        self.shape = (variables, classes)
         self.dim = self.params_dim = variables * classes
 
     def noise(self, shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -314,6 +314,7 @@ class NextFramePredictor:
             "latent_filters": [int(n) for n in latent_filters], "latent_width": latent_width,
             "timing": timing,
         }  # fmt: skip
+        vars(self).update(self.sizes)  # each under its own name, too: a checkpoint writes recipes down
 
     def build(self, spec: EnvSpec) -> FrameWorld:
         shape = frame_shape(spec)

@@ -112,6 +112,7 @@ class NatureCNN(Network):
     """
 
     def __init__(self, hidden: int = 512, init: str = "orthogonal") -> None:
+        self.hidden, self.init = hidden, init
         self.recipe = CNN([32, 64, 64], [8, 4, 3], [4, 2, 1], hidden, "relu", init)
 
     def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
@@ -135,6 +136,7 @@ class SmallCNN(Network):
         activation: str = "relu",
         init: str = "orthogonal",
     ) -> None:
+        self.channels, self.hidden, self.activation, self.init = list(channels), hidden, activation, init
         self.recipe = CNN(channels, [3] * len(channels), [1] * len(channels), hidden, activation, init)
 
     def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
@@ -186,6 +188,8 @@ class PaletteCNN(Network):
         init: str = "orthogonal",
     ) -> None:
         self.levels = None if levels is None else list(levels)
+        self.channels, self.kernels, self.strides = list(channels), list(kernels), list(strides)
+        self.hidden, self.activation, self.init = hidden, activation, init
         self.recipe = CNN(channels, kernels, strides, hidden, activation, init)
 
     def build(self, obs_shape: tuple[int, ...]) -> PaletteConvNet:

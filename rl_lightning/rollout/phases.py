@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rl_lightning.errors import ConfigError
 
@@ -83,6 +83,13 @@ class Phase:
         collects = any(hook.name == "collect" for hook in self.hooks)
         learns = any(hook.is_update for hook in self.hooks)
         return bool(self.cycles or (self.env_steps and collects) or (self.updates and learns))
+
+
+class PhaseContext(NamedTuple):
+    """What an update rule may know of the phase it works in."""
+
+    phase: Phase
+    progress: float  # share of the phase that was over when the block began
 
 
 def parse_phases(entries: Sequence[dict[str, Any]], updates: Sequence[str]) -> list[Phase]:

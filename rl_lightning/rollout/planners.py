@@ -195,7 +195,8 @@ class MPPI(Planner):
         policy_samples: int = 24,
         momentum: float = 0.0,
     ) -> None:
-        self.horizon, self.candidates, self.elites, self.iterations = horizon, samples, elites, iterations
+        self.horizon, self.samples, self.elites, self.iterations = horizon, samples, elites, iterations
+        self.candidates = samples
         self.temperature, self.min_std, self.max_std = temperature, min_std, max_std
         self.policy_samples, self.momentum = policy_samples, momentum
         self._check(horizon=horizon, samples=samples, elites=elites, iterations=iterations)

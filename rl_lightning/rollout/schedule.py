@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.phases import PhaseCursor
@@ -84,6 +84,20 @@ def crossed(before: int, after: int, every: int | None) -> bool:
     return bool(every) and after // every > before // every  # type: ignore[operator]
 
 
+class Limits(NamedTuple):
+    """What a Trainer's own arguments and callbacks say of the updates.
+
+    Args:
+        updates: Its `max_steps`.
+        epochs: Its `max_epochs`.
+        marks: Intervals of updates at whose multiples a callback must be called.
+    """
+
+    updates: int | None = None
+    epochs: int | None = None
+    marks: tuple[int, ...] = ()
+
+
 class RunSchedule:
     """The two clocks, how far the run is, and what is due.
 
@@ -100,12 +114,19 @@ class RunSchedule:
         self.update = 0
         self.phases: PhaseCursor | None = None
         self.log_every: int | None = None  # interval at which metrics are emitted, told by who emits them
+        self.limits = Limits()  # of the Trainer, told when a fit begins
+        self.target: int | None = (
+            None  # the clock at which this epoch ends with an evaluation; None: it has none
+        )
+        self.open_end = False  # this epoch ends after a number of blocks, short of its evaluation
+        self.blocks = 0  # blocks of this epoch that were handed out; 0 again once it is over
         self.evaluate_now = False  # a phase asked for an evaluation at the end of this block
+        self.evaluated_at: int | None = None  # the clock of the newest evaluation
         self.pass_updates: int | None = (
             None  # updates of one pass over the data, where evaluations go by passes at first
         )
         self.converged = False  # the model says that nothing more is to be gained
-        self.progress = 0.0  # share of the budget that was spent when the current block began
+        self.progress = 0.0  # fraction of the budget that was spent when the current block began
         self.seconds = 0.0  # since training began or went on, told if there is a budget of time
 
     @property
@@ -114,19 +135,27 @@ class RunSchedule:
 
     @property
     def fraction(self) -> float:
-        """Share of the budget spent so far, in [0, 1]: of steps and updates, or of time where that is the only one."""
-        shares = [0.0]
-        if not self.run.env_steps and not self.run.updates:
-            shares.append(self.seconds / self.run.max_seconds())
-        if self.run.env_steps:
-            shares.append(self.env_step / self.run.env_steps)
-        if self.run.updates:
-            shares.append(self.update / self.run.updates)
-        return min(1.0, max(shares))
+        """Fraction of the budget spent so far, in [0, 1]: of steps, updates, epochs, or of time where that is all."""
+        run, limits = self.run, self.limits
+        span = limits.epochs * run.eval_every if limits.epochs and run.eval_every else None
+        pairs = [
+            (self.env_step, run.env_steps),
+            (self.update, run.updates),
+            (self.update, limits.updates),
+            (self.now, span),
+        ]
+        spent = [done / budget for done, budget in pairs if budget]
+        return min(1.0, max(spent or [self.seconds / self.run.max_seconds()]))
 
     @property
     def finished(self) -> bool:
-        return self.converged or self.fraction >= 1.0 or (self.phases is not None and self.phases.finished)
+        """A budget of the run's own is spent, its phases are over, or nothing more is to be gained."""
+        return self.converged or self.spent or (self.phases is not None and self.phases.finished)
+
+    @property
+    def spent(self) -> bool:
+        steps, updates = self.run.env_steps, self.run.updates
+        return bool(steps and self.env_step >= steps) or bool(updates and self.update >= updates)
 
     @property
     def late(self) -> bool:
@@ -159,10 +188,43 @@ class RunSchedule:
         passes = [1, *(factor * 2**power for power in range(1, 40) for factor in (1, 1.5))]
         return [mark for count in passes if (mark := round(count * once)) < every]
 
+    def begin_epoch(self) -> None:
+        """An epoch is the stretch up to the next evaluation: sets the clock at which that is due."""
+        marks = [mark for mark in self.early_looks() if mark > self.now]
+        if self.run.eval_every:
+            marks.append((self.now // self.run.eval_every + 1) * self.run.eval_every)
+        if self.pass_updates and self.evaluated_at is None:
+            marks.append(self.now)  # what it is worth untrained: where overfitting is told from
+        self.target = min(marks) if marks else None
+        self.evaluate_now, self.open_end, self.blocks = False, False, 0
+
+    def end_epoch(self) -> None:
+        """Its evaluation is made, or was left out: what is saved from here on begins with the next epoch."""
+        self.evaluate_now, self.blocks = False, 0
+
+    @property
+    def epoch_over(self) -> bool:
+        return self.evaluate_now or (self.target is not None and self.now >= self.target)
+
+    def updates_until_mark(self, updates: int) -> int:
+        """At most `updates`, and not past a point at which the Trainer must look: its limits, files, budgets."""
+        ends = [budget for budget in (self.run.updates, self.limits.updates) if budget]
+        ends += [(self.update // every + 1) * every for every in self.limits.marks]
+        return max(0, min([updates, *(end - self.update for end in ends)]))
+
+    @property
+    def at_mark(self) -> bool:
+        """Asked after an update: a block must end here."""
+        budgets = (self.run.updates, self.limits.updates)
+        return any(budget and self.update >= budget for budget in budgets) or any(
+            self.update % every == 0 for every in self.limits.marks
+        )
+
     def clip_updates(self, updates: int) -> int:
-        """At most `updates`, and not past the budget or, where updates are the clock, the next cadence point."""
-        if self.run.updates:
-            updates = min(updates, self.run.updates - self.update)
+        """At most `updates`, and not past the next cadence point, where updates are the clock.
+
+        Budgets do not count: a run with a larger one must go the same way.
+        """
         if self.clock == "update":
             for every in (self.run.eval_every, self.run.save_every, self.run.keep_every):
                 if every:
@@ -178,7 +240,7 @@ class RunSchedule:
         return max(1, steps)
 
     def turns_ahead(self, wide: int, most: int) -> int:
-        """Turns of `wide` env steps up to the next point at which something is due, at most `most`.
+        """Turns of `wide` env steps and one update each up to the next point at which something is due, at most `most`.
 
         A function of the clocks alone: a run that is resumed, or has a larger budget, passes the same points.
         """
@@ -187,18 +249,17 @@ class RunSchedule:
         left = min(every - self.env_step % every for every in cadences if every)
         if run.env_steps:
             left = min(left, run.env_steps - self.env_step)
-        turns = math.ceil(left / wide)
-        if run.updates:
-            turns = min(turns, run.updates - self.update)
-        return max(1, turns)
+        return max(1, self.updates_until_mark(math.ceil(left / wide)))
 
     def state_dict(self) -> dict[str, Any]:
         phases = None if self.phases is None else self.phases.state_dict()
         clocks = {"env_step": self.env_step, "update": self.update, "progress": self.progress}
-        return {**clocks, "converged": self.converged, "phases": phases}
+        names = ("target", "blocks", "evaluate_now", "evaluated_at", "converged")
+        return {**clocks, **{name: getattr(self, name) for name in names}, "phases": phases}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.env_step, self.update, self.progress = state["env_step"], state["update"], state["progress"]
-        self.converged = bool(state.get("converged", False))
+        for name in ("target", "blocks", "evaluate_now", "evaluated_at", "converged"):
+            setattr(self, name, state[name])
         if self.phases is not None and state["phases"] is not None:
             self.phases.load_state_dict(state["phases"])

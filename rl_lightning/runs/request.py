@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Request:
         debug: Watch everything.
         small: Make it a run of seconds, as debugging does of new ones.
         reset_lr: The config's learning rates, not the checkpoint's.
+        given: Objects that Python hands over, by the dotted names of the arguments they are.
     """
 
     overrides: list[str] = field(default_factory=list)
@@ -36,3 +38,4 @@ class Request:
     debug: bool = False
     small: bool = False
     reset_lr: bool = False
+    given: dict[str, Any] = field(default_factory=dict)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from contracts.harness import set_optimizers
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
@@ -28,9 +27,8 @@ def choose(data: Transitions, batch: int) -> Transitions:
 
 def train(model: Any, data: Transitions, updates: int, batch: int = 256) -> Any:
     """Updates as the Trainer makes them; the rate follows its schedule."""
-    set_optimizers(model)
     for update in range(updates):
-        model.progress = update / updates
+        model.clock.progress = update / updates
         model.update(choose(data, batch))
     return model.eval()
 

@@ -21,16 +21,14 @@ def rows(count: int = 16, seed: int = 0, gamma: float = 0.9, **fields: Any) -> T
 
 
 def ready(model: Any) -> Any:
-    """With its optimizers, as a Trainer would hand them over."""
-    made = model.configure_optimizers()
-    found = made if isinstance(made, list) else [made]
-    model.raw_optimizers = lambda: found
+    """With its optimizers, made now."""
+    model.raw_optimizers()
     return model
 
 
 def fitted(model: Any, batch: Transitions) -> Any:
     """As at the start of a fit on these rows."""
-    model.trainer = SimpleNamespace(datamodule=SimpleNamespace(train_rows=lambda: batch))
+    model.data_source = SimpleNamespace(train_rows=lambda: batch)
     model.on_fit_start()
     return model
 

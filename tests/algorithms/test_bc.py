@@ -123,6 +123,6 @@ def test_wrong_options_are_refused():
     with pytest.raises(ConfigError, match="flat"):
         BC(SPEC._replace(obs_shape=(3, 8, 8)))
     model = ready(BC(SPEC, [8]))
-    model.trainer = type("T", (), {"datamodule": object()})()
+    model.data_source = object()
     with pytest.raises(ConfigError, match="normalize_obs"):
         model.on_fit_start()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from contracts.harness import differing, set_optimizers, weights
+from contracts.harness import differing, weights
 
 from rl_lightning.algorithms.density import Density
 from rl_lightning.errors import ConfigError
@@ -39,14 +39,13 @@ def data():
 def stage(data, spec: EnvSpec = SPEC, **options) -> Density:
     torch.manual_seed(0)
     model = Density(spec, **{"density": SMALL, "lr": 3e-3} | options)
-    model.trainer = SimpleNamespace(datamodule=data)
-    set_optimizers(model)
+    model.data_source = data
     model.on_fit_start()
     return model
 
 
 def learn(model: Density, updates: int, seed: int = 0) -> None:
-    rows = model.trainer.datamodule.train_rows()
+    rows = model.data_source.train_rows()
     g = torch.Generator().manual_seed(seed)
     for _ in range(updates):
         place = torch.randint(len(rows.reward), (256,), generator=g)
@@ -54,7 +53,7 @@ def learn(model: Density, updates: int, seed: int = 0) -> None:
 
 
 def evaluate(model: Density) -> dict[str, float]:
-    metrics = model.assess(model.trainer.datamodule)
+    metrics = model.assess(model.data_source)
     model.heed(metrics)
     return metrics
 
@@ -128,7 +127,7 @@ def test_statistics_are_taken_once(data):
     scale = model.model.net.scale.clone()
     again = Density(SPEC, SMALL)
     again.load_state_dict(model.state_dict())
-    again.trainer = SimpleNamespace(datamodule=None)
+    again.data_source = None
     again.on_fit_start()
     assert torch.equal(again.model.net.scale, scale)
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 from algorithms.diffusion_toys import product, rows
 from contracts.diffusion_cases import behavior_product
-from contracts.harness import set_optimizers
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
 from rl_lightning.errors import ConfigError
@@ -47,14 +46,14 @@ def state(model):
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def test_updates_come_in_the_papers_order_and_see_what_went_before(behavior, monkeypatch):
+def test_updates_come_in_the_papers_order_and_see_what_went_before(behavior):
     """V, then Q on the new V, the ensemble on the same target, the slow copies, and the guide with both new."""
     model = made(behavior, ensemble=3)
-    optimizers = set_optimizers(model)
+    optimizers = model.raw_optimizers()
     names = {id(o): name for o, name in zip(optimizers, ("value", "q", "q_more", "guide"), strict=True)}
     seen = []
 
-    def noted(optimizer, loss, clip=None):
+    def noted(optimizer, loss, clip=None, grads=None):
         before = state(model)
         grads = torch.autograd.grad(loss, [p for g in optimizer.param_groups for p in g["params"]])
         for p, grad in zip((p for g in optimizer.param_groups for p in g["params"]), grads, strict=True):
@@ -65,7 +64,7 @@ def test_updates_come_in_the_papers_order_and_see_what_went_before(behavior, mon
         }
         seen.append((names[id(optimizer)], moved, before))
 
-    monkeypatch.setattr("rl_lightning.algorithms.dice.step", noted)
+    model.stepper = noted
     start = state(model)
     model.update(batch())
     assert [name for name, _, _ in seen] == ["value", "q", "q_more", "guide"]
@@ -78,7 +77,6 @@ def test_updates_come_in_the_papers_order_and_see_what_went_before(behavior, mon
 def test_losses_by_hand(behavior):
     """The first update, written out from the specification."""
     model = made(behavior, alpha=0.3, gamma=0.9)
-    set_optimizers(model)
     rows_ = batch()._replace(discount=torch.full((32,), 0.9))
     with torch.no_grad():
         q = model.q_slow(rows_.obs, rows_.action).amin(0)
@@ -98,7 +96,6 @@ def test_losses_by_hand(behavior):
 
 def test_the_behaviour_is_frozen_and_no_part_of_the_checkpoint(behavior):
     model = made(behavior)
-    set_optimizers(model)
     before = state(model.behavior)
     model.update(batch())
     assert all(torch.equal(value, before[name]) for name, value in state(model.behavior).items())
@@ -167,7 +164,6 @@ NASTY = {
 def test_losses_and_actions_stay_finite(behavior, name):
     arguments, changes = NASTY[name]
     model = made(behavior, lr=1e-2, candidates=2, max_grad_norm=10.0, **arguments)
-    set_optimizers(model)
     for _ in range(30):
         metrics = model.update(batch()._replace(**changes))
     assert all(torch.isfinite(value).all() for value in metrics.values()), metrics
@@ -178,7 +174,6 @@ def test_losses_and_actions_stay_finite(behavior, name):
 def test_a_guide_far_off_comes_back(behavior):
     """exp(-g) would overflow at first."""
     model = made(behavior, lr=1e-1, max_grad_norm=1.0)
-    set_optimizers(model)
     with torch.no_grad():
         model.guide.last.bias.fill_(-200.0)
     first = model.update(batch())["train/guide"]
@@ -226,7 +221,6 @@ def test_two_arms(tmp_path):
         spec, place, alpha=1.0, critic_hidden=[32], guide_hidden=[8], noise_draws=1, lr=1e-2, target_rate=0.1
     )
     model.setup("fit")
-    set_optimizers(model)
     for _ in range(400):
         metrics = model.update(data)
     share = float((action[:, 0] > 0).float().mean())

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from contracts.harness import set_optimizers
 
 from rl_lightning.algorithms import DiffusionPolicy
 from rl_lightning.errors import ConfigError
@@ -78,11 +77,10 @@ def windows(count=64):
 def test_overfits_one_trajectory(net, updates):
     """One window again and again: the whole stretch comes back, whatever the noise."""
     model = made(denoiser=net, lr=3e-3, lr_schedule=Cosine(1e-5), ema_decay=0.9)
-    set_optimizers(model)
     wave = torch.sin(torch.arange(8.0)).reshape(1, 8, 1)
     batch = ActionWindows(torch.zeros(64, 2, 2), wave.repeat(64, 1, 1))
     for update in range(updates):
-        model.progress = update / updates
+        model.clock.progress = update / updates
         model.update(batch)
     moves = DDPM().moves(CosineSteps(20))
     found = model.average.eval().sample(torch.zeros(16, 2, 2), moves, torch.Generator().manual_seed(0), 1.0)
@@ -92,11 +90,10 @@ def test_overfits_one_trajectory(net, updates):
 def test_two_ways_stay_two():
     """Half of the demonstrations go up, half down, from the same place: samples do one or the other."""
     model = made(lr=3e-3, lr_schedule=Cosine(1e-5), ema_decay=0.98)
-    set_optimizers(model)
     side = torch.where(torch.arange(256) % 2 == 0, 0.8, -0.8)
     batch = ActionWindows(torch.zeros(256, 2, 2), side.reshape(256, 1, 1).repeat(1, 8, 1))
     for update in range(600):
-        model.progress = update / 600
+        model.clock.progress = update / 600
         model.update(batch)
     found = model.average.sample(
         torch.zeros(500, 2, 2), model.moves, torch.Generator().manual_seed(0), 1.0
@@ -119,7 +116,6 @@ def test_ranges_are_fitted_to_rows_saved_and_undone():
 
 def test_the_average_is_played_saved_and_follows():
     model = made(ema_decay=0.9)
-    set_optimizers(model)
     before = copy.deepcopy(model.average.state_dict())
     for _ in range(3):
         model.update(windows())
@@ -132,7 +128,6 @@ def test_the_average_is_played_saved_and_follows():
 def test_the_first_average_is_a_copy():
     """With a power the average begins at the weights themselves: nothing of the random start is left in it."""
     model = made(ema_decay=0.999, ema_power=0.75)
-    set_optimizers(model)
     model.update(windows())
     fast = dict(model.model.net.named_parameters())
     assert all(torch.equal(slow, fast[name]) for name, slow in model.average.net.named_parameters())
@@ -141,7 +136,6 @@ def test_the_first_average_is_a_copy():
 def test_pictures_go_through_an_encoder():
     spec = EnvSpec("pictures", (3, 24, 24), "uint8", action_shape=(2,))
     model = DiffusionPolicy(spec, NET, schedule=CosineSteps(5), sampler=DDIM(2))
-    set_optimizers(model)
     obs = torch.randint(0, 255, (4, 2, 3, 24, 24), dtype=torch.uint8)
     metrics = model.update(ActionWindows(obs, torch.zeros(4, 8, 2)))
     assert torch.isfinite(metrics["train/loss"])
@@ -158,7 +152,7 @@ def test_pictures_go_through_an_encoder():
     [
         ({"horizon": 4, "act_steps": 4}, "horizon"),
         ({"ema_decay": 1.0}, "ema_decay"),
-        ({"obs_steps": 0}, "horizon"),
+        ({"obs_steps": 0}, "obs_steps"),
     ],
 )
 def test_bad_settings_are_refused(arguments, word):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from contracts.cases import BY_NAME
 from contracts.dream_cases import dreamer, world
-from contracts.harness import bare, differing, set_optimizers, weights
+from contracts.harness import bare, differing, weights
 
 from rl_lightning import ranks
 from rl_lightning.algorithms import Dreamer
@@ -24,9 +24,7 @@ VERSIONS = [1, 2, 3]
 
 def made(version: int, spec: EnvSpec = SPEC, **parts) -> Dreamer:
     torch.manual_seed(0)
-    module = dreamer(version, **parts)(spec)
-    set_optimizers(module)
-    return module
+    return dreamer(version, **parts)(spec)
 
 
 def echo(rows: int = 16, steps: int = 10, shift: int = 0) -> Sequences:

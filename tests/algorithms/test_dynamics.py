@@ -56,10 +56,7 @@ def data_of(rows: Transitions, held: Transitions) -> SimpleNamespace:
 def make(seed: int = 0, env: EnvSpec | None = None, **kwargs) -> Dynamics:
     torch.manual_seed(seed)
     settings = {"members": 3, "elites": 2, "hidden": [32, 32]} | kwargs
-    module = Dynamics(env or spec(), **settings)
-    optimizer = module.configure_optimizers()
-    module.raw_optimizers = lambda: [optimizer]
-    return module
+    return Dynamics(env or spec(), **settings)
 
 
 def learn(
@@ -290,10 +287,10 @@ def test_few_held_out_rows_are_looked_at():
 def test_scales_are_fitted_once():
     world, other = Linear(100), Linear(100, seed=1)
     module = make()
-    module._trainer = SimpleNamespace(datamodule=data_of(world.rows, world.rows))
+    module.data_source = data_of(world.rows, world.rows)
     module.on_fit_start()
     first = module.model.input_std.clone()
-    module._trainer = SimpleNamespace(datamodule=data_of(other.rows, other.rows))
+    module.data_source = data_of(other.rows, other.rows)
     module.on_fit_start()
     assert torch.equal(first, module.model.input_std) and torch.equal(first, module.best.input_std)
     assert module.state_dict()["model.fitted"] and module.state_dict()["best.fitted"]

@@ -21,7 +21,7 @@ from rl_lightning.models.policy import (
     UniformPolicy,
 )
 from rl_lightning.models.provided import load_provided
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.rollout.schedule import RunConfig, RunSchedule
 from rl_lightning.types import EnvSpec
 
 GAMMA, LENGTH = 0.8, 5
@@ -57,7 +57,7 @@ def data_of(batch, held_out):
 
 def begun(model, batch):
     """As at the start of a fit on these rows."""
-    model.trainer = SimpleNamespace(datamodule=data_of(batch, torch.arange(10)))
+    model.data_source = data_of(batch, torch.arange(10))
     model.on_fit_start()
     return model
 
@@ -134,17 +134,10 @@ def test_a_policy_of_another_task_is_refused_before_training():
     small().setup("fit")
 
 
-class Told:
-    """What a Trainer's data say of the clock."""
-
-    def __init__(self):
-        self.datamodule = SimpleNamespace(schedule=SimpleNamespace(update=0))
-
-
 def watched(model, values, every=1000):
-    model.trainer = Told()
+    model.clock = RunSchedule(clock="update")
     for value in values:
-        model.trainer.datamodule.schedule.update += every
+        model.clock.update += every
         model.heed({"eval/value": value})
     return model
 

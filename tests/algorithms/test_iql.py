@@ -84,7 +84,7 @@ def test_better_actions_are_preferred_more_at_a_higher_temperature():
 
 def test_the_schedule_moves_the_policys_rate_alone():
     model = small(lr_schedule=Cosine())
-    model.progress = 0.5
+    model.clock.progress = 0.5
     model.update(rows())
     rates = [optimizer.param_groups[0]["lr"] for optimizer in model.raw_optimizers()]
     assert rates == pytest.approx([1.5e-4, 3e-4, 3e-4])

@@ -8,12 +8,13 @@ from contracts.cases import BY_NAME, CASES, LEARNERS
 from contracts.harness import bare, differing, fit, weights
 
 from rl_lightning import ranks
-from rl_lightning.algorithms.module import pick
-from rl_lightning.algorithms.step import step
+from rl_lightning.algorithms.step import Stepper
 from rl_lightning.errors import DivergedError
 from rl_lightning.networks.optim import Adam
+from rl_lightning.rollout.block import Block
 from rl_lightning.rollout.schedule import RunConfig
-from rl_lightning.types import Block
+
+step = Stepper()
 
 
 def linear(value: float = 1.0) -> tuple[torch.nn.Linear, torch.optim.SGD]:
@@ -141,22 +142,24 @@ def test_metrics_are_means_since_the_last_drain():
 
 
 def test_a_block_is_its_batches_one_after_the_other():
-    run = bare(BY_NAME["sac"])
-    block = run.block()
-    twin = bare(BY_NAME["sac"])
+    run, twin = bare(BY_NAME["sac"]), bare(BY_NAME["sac"])
+    batches = []
+    while not batches:
+        block = run.data.next_block()
+        block.watch(batches.append)
+        torch.manual_seed(0)
+        run.learn(block)
     torch.manual_seed(0)
-    run.learn(block)
-    torch.manual_seed(0)
-    for u in range(block.updates):
-        twin.model.update(pick(block.batch, u))
+    for batch in batches:
+        twin.model.update(batch)
     assert not differing(weights(run.model), weights(twin.model))
-    assert run.data.schedule.update == block.updates
+    assert run.data.schedule.update == len(batches) > 1
 
 
 def test_a_block_without_updates_changes_nothing_but_the_clock_of_steps():
     run = bare(BY_NAME["sac"])
     before = weights(run.model)
-    run.learn(Block(None, 0))
+    run.learn(Block(run.data, iter(())))
     assert not differing(before, weights(run.model)) and run.data.schedule.update == 0
 
 

@@ -109,7 +109,7 @@ def test_the_weight_of_changes_follows_its_schedule(frames):
         features = world.features(window.stack, window.action[:, 0])
         logits = world.frame_logits(features)
         for progress in (0.0, 0.5, 1.0):
-            model.model.progress = progress
+            model.model.clock.progress = progress
             found.append(float(model.model._losses(features, logits, window, 0)[1]["train/frame_loss"]))
     assert found[0] > found[1] > found[2] > 0.0
     assert found[0] - found[1] == pytest.approx(found[1] - found[2], rel=1e-3), "weights of 9, 5 and 1"

@@ -30,10 +30,9 @@ def batch(spec: EnvSpec, rows: int = 8, **fields) -> Transitions:
     return made._replace(**fields)
 
 
-def ready(model, optimizers=None):
-    made = optimizers or model.configure_optimizers()
-    found = made if isinstance(made, list) else [made]
-    model.raw_optimizers = lambda: found
+def ready(model):
+    """With its optimizers, made now."""
+    model.raw_optimizers()
     return model
 
 
@@ -53,6 +52,7 @@ def target_of(monkeypatch, file, model, rows) -> torch.Tensor:
 
 @pytest.mark.parametrize("double", [True, False])
 def test_double_q_values_the_online_choice_by_the_slow_network(double, monkeypatch):
+    torch.manual_seed(0)
     model = ready(DQN(DISCRETE, MLP([8]), double=double))
     with torch.no_grad():
         for weight in model.q_slow.parameters():
@@ -83,7 +83,7 @@ def test_masked_actions_are_never_chosen_nor_valued(monkeypatch):
         slow = model.q_slow(rows.next_obs)[:, [0, 2]].amax(-1)
     torch.testing.assert_close(target_of(monkeypatch, dqn, model, rows), 1.0 + 0.9 * slow)
     for explore in (None, torch.Generator().manual_seed(0)):
-        model.progress = 0.0
+        model.clock.progress = 0.0
         assert not (model.act(rows.obs, (), explore, legal)[0] == 1).any()
 
 
@@ -139,7 +139,8 @@ def test_pixel_encoders_follow_alike():
     run = bare(BY_NAME["sac-pixels"])
     block = run.block()
     slow = [p.clone() for p in run.model.encoder_slow.parameters()]
-    run.learn(block._replace(updates=1))
+    del block.batches[1:]
+    run.learn(block)
     pairs = zip(slow, run.model.encoder_slow.parameters(), run.model.encoder.parameters(), strict=True)
     assert all(torch.equal(after, torch.lerp(before, fast.detach(), 0.05)) for before, after, fast in pairs)
 
@@ -147,8 +148,7 @@ def test_pixel_encoders_follow_alike():
 @pytest.mark.parametrize("name", ["sac", "sac-pixels", "sac-ensemble-subset"])
 def test_critics_and_encoder_are_unchanged_by_the_actor_step(name):
     run = bare(BY_NAME[name])
-    rows = run.block().batch
-    rows = type(rows)(*(None if field is None else field[0] for field in rows))
+    rows = run.block().batches[0]
     before = weights(run.model)
     actor, _, *alpha = run.optimizers
     run.model._actor_step(rows, run.model._draw(rows.obs)[0], actor, alpha)
@@ -177,7 +177,7 @@ def test_the_temperatures_slope_is_that_of_its_logarithm(make):
     model = make(spec, MLP([8]), **{name: 0.01})
     model.log_alpha.requires_grad_(True)
     actor, critic, *_ = model.configure_optimizers()
-    ready(model, [actor, critic, SGD().build([model.log_alpha], 0.5)])
+    model._own_optimizers = [actor, critic, SGD().build([model.log_alpha], 0.5)]
     before = model.log_alpha.item()
     entropy = model.update(batch(spec))["train/entropy"]
     expected = before - 0.5 * (float(entropy) - model.target_entropy)
@@ -258,7 +258,7 @@ def test_sac_anneals_the_actors_rate_alone():
     model = ready(SAC(CONTINUOUS, MLP([8]), lr=1e-2, critic_lr=3e-3, lr_schedule=Linear(end=0.0)))
     actor, critic, alpha = model.raw_optimizers()
     for progress, rate in ((0.0, 1e-2), (0.75, 2.5e-3), (1.0, 0.0)):
-        model.progress = progress
+        model.clock.progress = progress
         model.update(batch(CONTINUOUS))
         assert actor.param_groups[0]["lr"] == pytest.approx(rate)
     assert critic.param_groups[0]["lr"] == 3e-3 and alpha.param_groups[0]["lr"] == 1e-2
@@ -289,9 +289,9 @@ def test_dqn_anneals_its_rate_from_the_full_one():
     rates = []
     while not run.data.schedule.finished:
         progress = run.data.schedule.fraction
-        block = run.data.next_block()
-        run.learn(block)
-        if block.updates:
+        before = run.data.schedule.update
+        run.learn(run.data.next_block())
+        if run.data.schedule.update > before:
             rates.append((progress, run.optimizers[0].param_groups[0]["lr"]))
     assert len(rates) > 3
     assert [rate for _, rate in rates] == pytest.approx([0.1 * (1 - progress) for progress, _ in rates])

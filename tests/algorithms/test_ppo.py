@@ -91,7 +91,7 @@ def test_next_values_are_those_of_the_true_next_observations(name):
     config.max_episode_steps = 4
     run = bare(BY_NAME[name].but({"env": config}))
     for _ in range(2):
-        rollout = run.data.next_block().batch
+        (rollout,) = run.data.next_block()
         with torch.no_grad():
             expected = by_hand(run, rollout)
             _, value = run.model.evaluate_rows(rollout.obs, rollout.carry, rollout.is_first)
@@ -127,7 +127,7 @@ def test_observation_statistics_change_by_learning_only():
 
 def test_the_action_that_is_learned_is_the_one_drawn_not_the_one_clipped():
     run = bare(BY_NAME["ppo-continuous"].but(model={"log_std_init": 1.5}))
-    rollout = run.data.next_block().batch
+    (rollout,) = run.data.next_block()
     assert rollout.action.abs().max() > 1.0
     assert rollout.reward.min() >= 1.0 - 1.8, "the env was given an action beyond its bounds"
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rl_lightning.algorithms import SAC
+from rl_lightning.algorithms.step import GradientGuard
 from rl_lightning.functional.value import td_target
 from rl_lightning.models.sac_gradients import WrittenOut
 from rl_lightning.networks import MLP
@@ -29,8 +30,6 @@ def model(quick: bool, **options) -> SAC:
     made = SAC(
         SPEC, MLP([16, 16], activation="relu", init="default"), critic_hidden=[16, 12], lr=1e-2, **options
     )
-    optimizers = made.configure_optimizers()
-    made.raw_optimizers = lambda: optimizers
     assert made.plain
     made.plain = quick
     return made
@@ -127,7 +126,7 @@ def test_networks_that_moved_in_memory_are_read_where_they_are():
     other.load_state_dict(made.state_dict())
     for each in (made, other):
         torch.manual_seed(2)
-        each.raw_optimizers = each.configure_optimizers  # both begin anew
+        each._own_optimizers = None  # both begin anew
         each.update(batch(1))
     for (name, found), expected in zip(made.state_dict().items(), other.state_dict().values(), strict=True):
         assert torch.equal(found, expected), name
@@ -135,16 +134,11 @@ def test_networks_that_moved_in_memory_are_read_where_they_are():
 
 def test_gathered_gradients_are_not_written_over():
     """Several updates before one move: the mean of their gradients, not the last of them."""
-    from rl_lightning.algorithms.step import GradientGuard, guard_steps
-
     quick, slow = model(True), model(False)
     for each in (quick, slow):
-        guard_steps(GradientGuard(accumulate=3))
-        try:
-            for k in range(3):
-                torch.manual_seed(k)
-                each.update(batch(k))
-        finally:
-            guard_steps(None)
+        each.stepper = GradientGuard(accumulate=3)
+        for k in range(3):
+            torch.manual_seed(k)
+            each.update(batch(k))
     for (name, found), expected in zip(quick.state_dict().items(), slow.state_dict().values(), strict=True):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4, msg=name)

@@ -147,8 +147,6 @@ def test_rows_are_paired_as_they_were_played():
         spec, latent=32, encoder_hidden=[32], hidden=64, critics=2, lr=3e-3, encoder_lr_scale=1.0,
         planner=MPPI(**SMALL),
     )  # fmt: skip
-    optimizers = agent.configure_optimizers()
-    agent.raw_optimizers = lambda: optimizers
     for _ in range(300):
         start, action = torch.rand(64, 1, 1) * 2 - 1, torch.rand(64, 3, 1) * 2 - 1
         obs = torch.cat([start, start + action[:, :2].cumsum(1)], 1)
@@ -327,5 +325,5 @@ def test_data_of_a_pendulum_make_updates_as_asked(name):
     run = bare(BY_NAME[name].but(data={"env": PENDULUM}))
     assert windows.keywords["train_ratio"] / (8 * 3) == 0.5
     while run.data.schedule.env_step < 148:
-        run.learn(run.block())
+        run.turn()
     assert run.data.schedule.update == (run.data.schedule.env_step - 48) * 0.5

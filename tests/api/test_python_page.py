@@ -13,12 +13,14 @@ def test_the_page_runs_as_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RL_LOGS", str(tmp_path / "logs"))
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 7
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
     said = capsys.readouterr().out
     assert "<run ppo-cartpole-1: finished" in said and "no setting differs" not in said
     assert names["longer"].record["env_step"] >= 4_000
+    assert len(names["runs"]) == 3 and "<group three: 3 of 3 seeds finished>" in said
+    assert names["own"].torso.out_dim == 32
 
 
 def test_a_pipelines_stages_are_its_items(tmp_path, monkeypatch):

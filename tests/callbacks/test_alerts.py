@@ -13,8 +13,9 @@ import torch
 import yaml
 from lightning.pytorch.loggers import Logger
 
-from rl_lightning.algorithms.step import GradientGuard, current_guard, guard_steps, step
+from rl_lightning.algorithms.step import GradientGuard, Stepper
 from rl_lightning.callbacks.alerts import AlertRule, Alerts
+from rl_lightning.callbacks.debug import Debug
 from rl_lightning.callbacks.guard import Guard
 from rl_lightning.callbacks.messenger import VARIABLE, Messenger
 from rl_lightning.cli import main
@@ -39,8 +40,7 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("RL_LOGS", "RL_RUN_DIR", "LOCAL_RANK", VARIABLE):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    yield tmp_path
-    guard_steps(None)
+    return tmp_path
 
 
 class Watched:
@@ -220,11 +220,26 @@ def same(a: str, b: str) -> bool:
     return all(torch.equal(first[key], second[key]) for key in first)
 
 
-def test_a_guard_changes_nothing_until_it_must():
+def watched_steps(monkeypatch: pytest.MonkeyPatch, kind: type) -> list[Any]:
+    """The modules of runs that begin with a callback of this kind, and what moves them from then on."""
+    begun, inner = [], kind.on_train_start
+
+    def begin(self: Any, trainer: Any, module: Any) -> None:
+        inner(self, trainer, module)
+        begun.append((module, module.stepper))
+
+    monkeypatch.setattr(kind, "on_train_start", begin)
+    return begun
+
+
+def test_a_guard_changes_nothing_until_it_must(monkeypatch: pytest.MonkeyPatch):
+    begun = watched_steps(monkeypatch, Guard)
     run = {"env_steps": 96, "eval_every": 96, "eval_episodes": 1}
     assert fit(name="plain", run=run) == 0
     assert fit({"class_path": "Guard", "init_args": {"nonfinite": "skip"}}, name="guarded", run=run) == 0
-    assert same("plain", "guarded") and current_guard() is None
+    ((module, stepper),) = begun
+    assert same("plain", "guarded")
+    assert isinstance(stepper, GradientGuard) and type(module.stepper) is Stepper
 
 
 def test_accumulated_gradients_are_saved(workdir: Path):
@@ -245,7 +260,7 @@ def problem(value: float = 1.0) -> tuple[torch.nn.Parameter, torch.optim.SGD]:
 
 def test_accumulation_is_the_mean_gradient():
     weight, optimizer = problem()
-    guard_steps(GradientGuard(accumulate=2))
+    step = GradientGuard(accumulate=2)
     step(optimizer, weight[0] * 2.0)
     assert weight.tolist() == [1.0, 2.0]
     assert step(optimizer, weight[0] * 4.0, clip=100.0).item() == pytest.approx(3.0)
@@ -258,20 +273,19 @@ def test_nonfinite_is_skipped_and_counted_or_stops(bad):
         return weight.sum() * float("inf") if bad == "loss" else (weight - weight.detach()).abs().sqrt().sum()
 
     weight, optimizer = problem()
-    guard = GradientGuard(skip=True, max_skips=2, names={id(weight): "actor.weight"})
-    guard_steps(guard)
+    step = GradientGuard(skip=True, max_skips=2, names={id(weight): "actor.weight"})
     for _ in range(2):
         assert step(optimizer, loss(weight), clip=1.0).item() == 0.0
-    assert weight.tolist() == [1.0, 2.0] and guard.skipped == 2
+    assert weight.tolist() == [1.0, 2.0] and step.skipped == 2
     step(optimizer, weight.sum())
-    assert guard.in_a_row == 0 and weight.tolist() == [0.5, 1.5]
+    assert step.in_a_row == 0 and weight.tolist() == [0.5, 1.5]
     for _ in range(2):
         step(optimizer, loss(weight))
     with pytest.raises(DivergedError, match="3 steps in a row"):
         step(optimizer, loss(weight))
-    guard_steps(GradientGuard(names={id(weight): "actor.weight"}))
+    stops = GradientGuard(names={id(weight): "actor.weight"})
     with pytest.raises(DivergedError, match=r"the loss became|gradient of actor\.weight"):
-        step(optimizer, loss(weight))
+        stops(optimizer, loss(weight))
 
 
 def test_guard_options_are_checked():
@@ -281,12 +295,15 @@ def test_guard_options_are_checked():
 
 
 def test_debug_names_what_is_not_finite(workdir: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    begun = watched_steps(monkeypatch, Debug)
     Path("c.yaml").write_text(yaml.safe_dump(CARTPOLE))
     assert main(["fit", "--config", "./c.yaml", "--debug", "--env_steps", "128", "--name", "d"]) == 0
     folder = workdir / "lightning_logs/d"
     trace = json.loads((folder / "trace.json").read_text())
     assert trace["traceEvents"] and (folder / "profile.txt").read_text()
-    assert current_guard() is None and not torch.is_anomaly_enabled()
+    ((module, stepper),) = begun
+    assert isinstance(stepper, GradientGuard) and type(module.stepper) is Stepper
+    assert not torch.is_anomaly_enabled()
     from rl_lightning.networks.critics import ValueHead
 
     monkeypatch.setattr(ValueHead, "forward", lambda self, features: features.sum(-1) * float("nan"))

@@ -12,7 +12,7 @@ from contracts.harness import column, differing, fit, metrics, weights
 from contracts.offline_cases import MODELS
 from lightning.pytorch import Callback
 
-from rl_lightning.callbacks import Control, LogConfig, default_callbacks
+from rl_lightning.callbacks import LogConfig, RunController, default_callbacks
 from rl_lightning.errors import DivergedError
 from rl_lightning.rollout.schedule import RunConfig, RunSchedule
 
@@ -118,7 +118,7 @@ def test_a_signal_ends_the_run_at_the_end_of_its_block_with_a_checkpoint(number,
     done = fit(PPO, RunConfig(env_steps=10**6), folder=tmp_path, callbacks=callbacks)
     assert 256 <= done.data.schedule.env_step <= 384
     assert any(name.suffix == ".ckpt" for name in files(tmp_path))
-    assert next(c for c in callbacks if isinstance(c, Control)).caught == number
+    assert next(c for c in callbacks if isinstance(c, RunController)).caught == number
     assert {n: signal.getsignal(n) for n in handlers} == handlers
 
 

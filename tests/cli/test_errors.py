@@ -37,7 +37,7 @@ CASES = [
     (["--env_steps", "-5"], "run.env_steps is -5"),
     (["--env_steps", "null"], "the run has no end"),
     (["--model", "PPOO"], "model: there is no class 'PPOO'; did you mean 'PPO'"),
-    (["--model", "SAC"], "SAC needs continuous actions; CartPole-v1 has discrete"),
+    (["--model", "SAC"], "SAC learns from Transitions"),
     (["--data", "SAC"], "is no RLData"),
     (["--model.network", "MLPP"], "model.network: there is no class 'MLPP'; did you mean 'MLP'"),
     (

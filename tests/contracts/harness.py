@@ -3,32 +3,30 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 from contracts.cases import Case
 from contracts.left import assert_same, column, metrics, newest, state
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import Checkpoint
 
 from rl_lightning.callbacks import (
-    Control,
-    Evaluate,
+    EvaluationHistory,
     LogConfig,
     Phases,
-    TellTime,
+    RunController,
     Titles,
     default_callbacks,
     make_loggers,
 )
 from rl_lightning.callbacks.control import StopAt
-from rl_lightning.datamodules import SequenceData
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.seeding import seed_globals
 
 __all__ = [
-    "Bare", "Fitted", "assert_same", "bare", "column", "differing", "fit", "metrics", "newest", "set_optimizers",
-    "state", "updates_due", "weights",
+    "Bare", "Fitted", "Taken", "assert_same", "bare", "column", "differing", "fit", "metrics", "newest", "state",
+    "updates_due", "weights",
 ]  # fmt: skip
 
 
@@ -39,8 +37,8 @@ class Fitted(NamedTuple):
     folder: Path | None
 
     @property
-    def evaluation(self) -> Evaluate:
-        return next(item for item in self.trainer.callbacks if isinstance(item, Evaluate))
+    def evaluation(self) -> EvaluationHistory:
+        return next(item for item in self.trainer.callbacks if isinstance(item, EvaluationHistory))
 
 
 def fit(
@@ -73,11 +71,11 @@ def fit(
         generation = newest(folder) if resume else None
         if callbacks is None:
             callbacks = default_callbacks(folder, log, resume_from=generation)
-    callbacks = [TellTime(), Control()] if callbacks is None else callbacks
+    callbacks = [RunController()] if callbacks is None else callbacks
     first = [*([Phases(phases)] if phases else []), *([StopAt(until)] if until is not None else [])]
     engine = Trainer(
         max_epochs=-1,
-        limit_val_batches=0,
+        limit_val_batches=1.0 if folder else 0,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,
         accelerator="cpu",
@@ -86,12 +84,39 @@ def fit(
         default_root_dir=folder,
         enable_progress_bar=False,
         enable_model_summary=False,
-        enable_checkpointing=False,
+        enable_checkpointing=any(isinstance(item, Checkpoint) for item in [*callbacks, *last]),
         **trainer,
     )
     path = generation / "model.ckpt" if generation else None
     engine.fit(model, datamodule=data, ckpt_path=path, weights_only=True)
     return Fitted(model, data, engine, folder)
+
+
+class Taken:
+    """The batches of a block, taken now and handed out as often as they are asked for; no clock moves."""
+
+    def __init__(self, block: Any) -> None:
+        self.batches = list(block.batches)
+        self.hook, self.phase = block.hook, block.phase  # a phase tells them when it is walked
+
+    def __iter__(self) -> Any:
+        return iter(self.batches)
+
+    @property
+    def updates(self) -> int:
+        return len(self.batches)
+
+    @property
+    def stacked(self) -> Any:
+        """All of them in one, [U, ...]."""
+        fields = zip(*self.batches, strict=True)
+        return type(self.batches[0])(*(None if field[0] is None else torch.stack(field) for field in fields))
+
+    def update_priorities(self, index: Any, priorities: Any) -> None:
+        """Goes nowhere."""
+
+    def update_latents(self, index: Any, latents: Any) -> None:
+        """Goes nowhere."""
 
 
 class Bare(NamedTuple):
@@ -101,34 +126,22 @@ class Bare(NamedTuple):
     data: Any
     optimizers: list[Any]
 
-    def block(self) -> Any:
-        """The next block that teaches something; turns that only collect are passed over."""
+    def block(self) -> Taken:
+        """The next block that teaches something; those that only collect are passed over."""
         for _ in range(1000):
-            block = self.data.next_block()
-            if block.updates:
-                return drawn(block) if isinstance(self.data, SequenceData) else block
+            if (block := Taken(self.data.next_block())).updates:
+                return block
         raise AssertionError("no block with updates")
 
     def learn(self, block: Any) -> None:
         self.model.training_step(block, 0)
 
-
-class Drawn:
-    """Batches that a block would draw one by one, drawn now and handed out in turn, as often as they are asked for."""
-
-    def __init__(self, batches: list[Any]) -> None:
-        self.batches, self.turn = batches, 0
-
-    def __call__(self) -> Any:
-        self.turn += 1
-        return self.batches[(self.turn - 1) % len(self.batches)]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.batches[0], name)
-
-
-def drawn(block: Any) -> Any:
-    return block._replace(batch=Drawn([block.batch() for _ in range(block.updates)]))
+    def turn(self) -> list[Any]:
+        """Learns from the next block as in a fit, clocks and priorities and all; returns the batches it had."""
+        block, seen = self.data.next_block(), []
+        block.watch(seen.append)
+        self.learn(block)
+        return seen
 
 
 def bare(case: Case, run: RunConfig | None = None, seed: int = 0) -> Bare:
@@ -136,18 +149,8 @@ def bare(case: Case, run: RunConfig | None = None, seed: int = 0) -> Bare:
     data = case.data()
     model = case.model(data.spec)
     data.configure(run or RunConfig(env_steps=100_000), seed)
-    trainer: Any = SimpleNamespace(lightning_module=model, global_rank=0, world_size=1, datamodule=data)
-    data.trainer = model.trainer = trainer
-    data.setup("fit")
-    return Bare(model, data, set_optimizers(model))
-
-
-def set_optimizers(model: Any) -> list[Any]:
-    """Makes the module's optimizers and hands them to it as a Trainer would."""
-    made = model.configure_optimizers()
-    optimizers = [] if made is None else list(made) if isinstance(made, list | tuple) else [made]
-    model.raw_optimizers = lambda: optimizers
-    return optimizers
+    data.connect(model)
+    return Bare(model, data, model.raw_optimizers())
 
 
 def weights(model: Any) -> dict[str, torch.Tensor]:

@@ -43,4 +43,4 @@ def test_async_envs_give_the_numbers_of_sync_ones(name, tmp_path):
 def test_another_seed_begins_and_collects_otherwise(case):
     one, other = (bare(case, seed=seed) for seed in (0, 1))
     assert differing(weights(one.model), weights(other.model))
-    assert not torch.equal(one.block().batch.action, other.block().batch.action)
+    assert not torch.equal(one.block().batches[0].action, other.block().batches[0].action)

@@ -7,7 +7,7 @@ import contracts.test_resume as test_resume
 import pytest
 import torch
 from contracts.diffusion_cases import DIFFUSION
-from contracts.harness import bare, differing, fit, metrics, set_optimizers, weights
+from contracts.harness import bare, differing, fit, metrics, weights
 from contracts.offline_cases import MODELS, OFFLINE
 from contracts.test_save_load import through_a_file
 from contracts.test_update import under, watch
@@ -42,8 +42,8 @@ def test_next_updates_are_identical_after_a_reload(case):
     blocks = [run.block() for _ in range(2)]
     seed_globals(99)
     fresh = case.model(run.data.spec)
-    fresh.trainer = run.model.trainer
-    for optimizer, state in zip(set_optimizers(fresh), saved[1:], strict=True):
+    fresh.attach(run.data)
+    for optimizer, state in zip(fresh.raw_optimizers(), saved[1:], strict=True):
         optimizer.load_state_dict(state)
     fresh.load_state_dict(saved[0])
     seen = []

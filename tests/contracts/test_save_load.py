@@ -5,7 +5,7 @@ import io
 import pytest
 import torch
 from contracts.cases import CASES
-from contracts.harness import bare, differing, set_optimizers, weights
+from contracts.harness import bare, differing, weights
 
 from rl_lightning.seeding import seed_globals
 
@@ -28,8 +28,8 @@ def test_next_updates_are_identical_after_a_reload(case):
     fresh = case.but(model={"normalize_obs": True} if case.name == "ppo-continuous" else {}).model(
         run.data.spec
     )
-    fresh.trainer = run.model.trainer
-    for optimizer, state in zip(set_optimizers(fresh), saved[1:], strict=True):
+    fresh.attach(run.data)
+    for optimizer, state in zip(fresh.raw_optimizers(), saved[1:], strict=True):
         optimizer.load_state_dict(state)
     fresh.load_state_dict(saved[0])
 

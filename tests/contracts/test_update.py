@@ -3,9 +3,7 @@
 import pytest
 import torch
 from contracts.cases import CASES, EXACT_RESUME, LEARNERS, Case
-from contracts.harness import Bare, bare, differing, weights
-
-from rl_lightning.types import Block
+from contracts.harness import Bare, Taken, bare, differing, weights
 
 
 def under(model: torch.nn.Module, prefixes: tuple[str, ...]) -> set[str]:
@@ -29,7 +27,7 @@ def watch(run: Bare) -> list[set[str]]:
     return moved
 
 
-def one_round(case: Case) -> tuple[Bare, Block]:
+def one_round(case: Case) -> tuple[Bare, Taken]:
     """Enough updates that every part had its turn (an actor that waits, a target that is copied now and then)."""
     run = bare(case.but(model={"target_every": 3} if case.name.startswith("dqn") else {}))
     return run, run.block()

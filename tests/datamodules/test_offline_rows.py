@@ -32,7 +32,7 @@ def ready(cls=OfflineData, seed=0, updates=1000, **given):
     data = cls(dataset=given.pop("dataset", FILE), **given)
     data.configure(RunConfig(updates=updates), seed)
     here = torch.device("cpu")
-    agent = SimpleNamespace(
+    data.agent = SimpleNamespace(
         gamma=0.9,
         n_step=1,
         members=given.get("bootstrap", 0),
@@ -40,8 +40,7 @@ def ready(cls=OfflineData, seed=0, updates=1000, **given):
         progress=0.0,
         device=here,
     )
-    data.trainer = SimpleNamespace(lightning_module=agent, global_rank=0, world_size=1)
-    data.setup("fit")
+    data.open("fit")
     return data
 
 
@@ -74,9 +73,8 @@ def test_whole_episodes_are_held_out_the_same_for_every_stage_of_a_seed():
 def test_rows_are_held_out_for_those_who_look_at_them(module, held):
     data = OfflineData(FILE)
     data.configure(RunConfig(updates=1), 0)
-    agent = SimpleNamespace(acts=module.acts, gamma=0.9, n_step=1, members=0)
-    data.trainer = SimpleNamespace(lightning_module=agent, global_rank=0, world_size=1)
-    data.setup("fit")
+    data.agent = SimpleNamespace(evaluated_on=module.evaluated_on, gamma=0.9, n_step=1, members=0)
+    data.open("fit")
     assert len(data.holdout_index) == pytest.approx(held, abs=4) and (held == 0) == (
         len(data.train_index) == 240
     )
@@ -114,7 +112,7 @@ def test_what_cannot_be_split_or_summed_is_refused():
     with pytest.raises(DataError, match="one episode"):
         ready(dataset=one, holdout=0.1)
     with pytest.raises(DataError, match="one episode"):
-        OfflineData(one).check_model(SimpleNamespace(acts=False))
+        OfflineData(one).check_model(SimpleNamespace(evaluated_on="rows"))
     assert len(ready(dataset=one).train_index) == 4  # a policy needs no other
     assert len(ready(dataset=one, split="row", holdout=0.5).holdout_index) == 2
     with pytest.raises(ConfigError, match="holdout"):
@@ -136,11 +134,9 @@ def test_a_changed_file_is_not_resumed():
 def test_rows_of_their_own_are_for_members_alone(members, said):
     data = OfflineData(FILE, bootstrap=2)
     data.configure(RunConfig(updates=1), 0)
-    data.trainer = SimpleNamespace(
-        lightning_module=SimpleNamespace(members=members), global_rank=0, world_size=1
-    )
+    data.agent = SimpleNamespace(members=members)
     with pytest.raises(ConfigError, match=said):
-        data.setup("fit")
+        data.open("fit")
 
 
 def test_a_look_at_the_model_leaves_training_as_it_was():
@@ -201,10 +197,10 @@ def test_another_density_than_the_run_began_with_is_not_resumed(tmp_path):
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_a_batch_has_its_share_of_recorded_rows(share):
     data = imagined(real_fraction=share, batch_size=40)
-    block = data.turn()
-    assert block.batch.obs.shape[1] == 40
+    batch = next(data.batches())
+    assert batch.obs.shape[0] == 40
     recorded = {tuple(row) for row in data.rows[:, :1].tolist()}
-    found = [tuple(row) in recorded for row in block.batch.obs[0].tolist()]
+    found = [tuple(row) in recorded for row in batch.obs.tolist()]
     assert all(found[: round(40 * share)])
     assert len(data.model_rows) == (0 if share == 1.0 else 40)
 
@@ -212,7 +208,7 @@ def test_a_batch_has_its_share_of_recorded_rows(share):
 def test_recorded_rows_are_rounded_down_as_in_the_originals():
     data = imagined(real_fraction=0.05, batch_size=256)  # 12.8
     recorded = {tuple(row) for row in data.rows[:, :1].tolist()}
-    found = [tuple(row) in recorded for row in data.turn().batch.obs[0].tolist()]
+    found = [tuple(row) in recorded for row in next(data.batches()).obs.tolist()]
     assert all(found[:12]) and not found[12]
 
 
@@ -220,9 +216,7 @@ def test_rollouts_are_made_on_time_and_the_newest_are_kept():
     data = imagined(retain=3, updates_per_block=4)
     blocks = []
     for _ in range(15):
-        block = data.turn()
-        data.schedule.update += block.updates
-        blocks.append(block.updates)
+        blocks.append(len(list(data.next_block())))
     assert blocks[:6] == [4, 4, 2, 4, 4, 2]  # a block never passes a rollout
     assert data.model_rows.written == 5 * 40 and len(data.model_rows) == 3 * 40
 
@@ -234,7 +228,7 @@ def test_no_coefficient_is_no_penalty_bit_for_bit():
     )
     rows = []
     for data in (free, zero, small, large):
-        data.turn()
+        list(data.batches())
         rows.append(data.model_rows.rows[:40].clone())
     assert torch.equal(rows[0], rows[1])
     reward = 2  # obs, action, reward
@@ -259,7 +253,8 @@ def test_no_block_of_a_phase_crosses_a_cadence_or_a_rollout(make, parts):
     data.schedule.phases = PhaseCursor(parse_phases([entry], ["update"]))
     done = []
     while not data.schedule.finished:
-        block = data.next_block()
-        done.append("E" if data.schedule.evaluate_now else block.updates)
-        data.schedule.update += block.updates
+        updates = len(list(data.next_block()))
+        done.append("E" if data.schedule.evaluate_now else updates)
+        if data.schedule.evaluate_now:
+            data.schedule.end_epoch()
     assert done == parts

@@ -1,11 +1,12 @@
 """Turns of collecting and replaying: how many steps, how many updates, from which rows, at which epsilon."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from contracts.cases import BY_NAME, env
-from contracts.harness import bare, fit
+from contracts.harness import Taken, bare, fit
 
 from rl_lightning.buffers import PrioritizedReplay, Replay
 from rl_lightning.envs.make import EnvConfig
@@ -36,12 +37,12 @@ def test_updates_are_the_floor_of_ratio_times_steps(num_envs, ratio, start, ever
     )
     wide, schedule, before = num_envs * repeat, run.data.schedule, 0
     for _ in range(25):
-        block = run.data.next_block()
-        run.learn(block)
+        updates = len(run.turn())
         assert (schedule.env_step - before) % wide == 0
         if before >= start:
-            turns = block.updates if callable(block.batch) else 1
-            assert schedule.env_step - before == turns * math.ceil(every / wide) * wide
+            turn = math.ceil(every / wide) * wide
+            turns = updates if ratio * turn == 1.0 else 1
+            assert schedule.env_step - before == turns * turn
         before = schedule.env_step
         if len(run.data.buffer) >= 2 * num_envs:
             assert schedule.update == math.floor(ratio * max(0, schedule.env_step - start))
@@ -75,13 +76,12 @@ def test_blocks_end_where_something_is_due():
     assert ends == [16, 30, 32, 48, 60, 64, 80, 90, 96, 100]
 
 
-def test_the_count_holds_over_a_whole_fit_of_several_epochs(monkeypatch):
-    """A Lightning epoch means nothing: no block is lost or fetched ahead where one ends."""
-    monkeypatch.setattr("rl_lightning.datamodules.module.EPOCH_BLOCKS", 7)
+def test_the_count_holds_over_a_whole_fit_of_several_epochs():
+    """Where a Lightning epoch ends no block is lost or fetched ahead."""
     case = DQN.but(
         {"num_envs": 1, "train_every": 1, "update_ratio": 0.5, "learning_starts": 10, "batch_size": 2}
     )
-    done = fit(case, RunConfig(env_steps=60))
+    done = fit(case, RunConfig(env_steps=60, eval_every=7))
     assert done.data.schedule.env_step == 60 and done.data.schedule.update == 25
     assert done.trainer.current_epoch > 3
 
@@ -90,14 +90,15 @@ def test_the_prefill_is_random_and_learns_nothing():
     run = bare(DQN.but({"learning_starts": 50}))
     run.model.act = None  # asking the agent would fail
     while run.data.schedule.env_step < 50:
-        assert run.data.next_block().updates == 0
+        assert Taken(run.data.next_block()).updates == 0
     assert run.data.schedule.env_step == 50
 
 
-def test_a_block_is_ready_batches_on_a_first_axis():
+def test_a_block_is_ready_batches():
     run = bare(SAC)
     block = run.block()
-    batch = block.batch
+    assert all(one.obs.shape == (32, 1) for one in block)
+    batch = block.stacked
     assert batch.obs.shape == (block.updates, 32, 1) and batch.action.shape == (block.updates, 32, 1)
     assert batch.reward.shape == batch.terminated.shape == batch.discount.shape == (block.updates, 32)
     assert batch.mask is None
@@ -138,7 +139,7 @@ def test_epsilon_is_the_share_of_random_actions():
     greedy, _ = run.model.act(obs, (), None)
     run.model.epsilon_schedule, run.model.epsilon = Linear(0.0), 0.4
     for progress, share in ((0.0, 0.4), (0.5, 0.2), (1.0, 0.0)):
-        run.model.progress = progress
+        run.model.clock.progress = progress
         action, _ = run.model.act(obs, (), torch.Generator().manual_seed(0))
         assert (action != greedy).float().mean().item() == pytest.approx(share * 3 / 4, abs=0.02)
 
@@ -148,10 +149,11 @@ def test_errors_of_a_batch_become_the_priorities_of_its_rows():
     block = run.block()
     buffer = run.data.buffer
     before = buffer.tree.sums.copy()
+    block.update_priorities = run.data.update_priorities
     run.learn(block)
     leaves = buffer.tree.sums[buffer.tree.leaves :]
     changed = (leaves != before[buffer.tree.leaves :]).nonzero()[0].tolist()
-    assert set(changed) == set(block.batch.index.flatten().tolist())
+    assert set(changed) == set(block.stacked.index.flatten().tolist())
     assert buffer.progress == run.data.schedule.progress
 
 
@@ -162,6 +164,7 @@ def test_every_off_policy_rule_tells_how_wrong_it_was(name):
     before = run.data.buffer
     block = run.block()
     equal = before.tree.sums.copy()
+    block.update_priorities = run.data.update_priorities
     run.learn(block)
     assert (run.data.buffer.tree.sums != equal).any()
 
@@ -170,7 +173,8 @@ def test_beta_rises_to_one_with_the_run():
     run = bare(DQN.but({"buffer": PrioritizedReplay(500)}), RunConfig(env_steps=200))
     while not run.data.schedule.finished:
         run.learn(run.data.next_block())
-    run.data.next_block()
+    run.data.schedule.begin_block()
+    list(run.data.batches())  # what a larger budget would go on with
     assert run.data.buffer.progress == 1.0
 
 
@@ -186,10 +190,10 @@ def test_blocks_of_one_seed_are_the_same_and_of_ranks_are_not(name):
     for rank in (0, 0, 1):
         run = bare(BY_NAME[name])
         run.data.teardown("fit")
-        run.data.trainer.global_rank = rank
-        run.data.setup("fit")
+        run.data.trainer = SimpleNamespace(global_rank=rank, world_size=1)
+        run.data.open("fit")
         run.data.draw = run.data.generator("replay")
-        blocks.append(run.block().batch)
+        blocks.append(run.block().stacked)
     assert torch.equal(blocks[0].obs, blocks[1].obs) and torch.equal(blocks[0].action, blocks[1].action)
     assert not torch.equal(blocks[0].action, blocks[2].action)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from contracts.cases import BY_NAME, Case, env
-from contracts.harness import Bare, bare
+from contracts.harness import Bare, Taken, bare
 
 from rl_lightning.envs.transforms import Stack
 from rl_lightning.errors import ConfigError
@@ -20,20 +20,27 @@ def phased(name: str | Case, *entries: dict[str, Any], run: RunConfig | None = N
     return made
 
 
+def take(made: Bare) -> Taken:
+    """One hook; no update is counted. An evaluation that is due has been made before it."""
+    if made.data.schedule.evaluate_now:
+        made.data.schedule.end_epoch()
+    return Taken(made.data.next_block())
+
+
 def test_collect_then_updates_in_one_block() -> None:
     made = phased(
         "sac", {"hooks": [{"name": "collect"}, {"name": "update", "count": 3}], "collect_length": 20}
     )
-    block = made.data.next_block()
+    block = take(made)
     assert block.updates == 0 and made.data.schedule.env_step == 40
-    block = made.data.next_block()
-    assert block.updates == 3 and block.batch.obs.shape[:2] == (3, 32)
+    block = take(made)
+    assert block.updates == 3 and block.stacked.obs.shape[:2] == (3, 32)
 
 
 def test_updates_without_data_are_skipped_and_counted() -> None:
     made = phased("sac", {"hooks": ["update", "collect"], "collect_length": 2})
     for _ in range(4):
-        assert made.data.next_block().updates == 0
+        assert take(made).updates == 0
     assert made.data.collect_metrics()["train/skipped_updates"] == 2.0
     assert made.data.schedule.phases.updates == 0
 
@@ -45,12 +52,12 @@ def test_an_offline_phase_without_data_is_an_error(hooks: list[str]) -> None:
         ConfigError, match="phase 'alone' is offline and its buffer 'replay' will never hold enough"
     ):
         for _ in range(20):
-            made.data.next_block()
+            take(made)
 
 
 def test_every_name_is_a_buffer_of_its_own() -> None:
     made = phased("sac", {"buffer": "first", "cycles": 1, "hooks": ["collect"]}, {"buffer": "second"})
-    made.data.next_block()
+    take(made)
     assert len(made.data.named("first")) > 0 and len(made.data.named("second")) == 0
 
 
@@ -75,7 +82,7 @@ def test_time_that_went_into_another_buffer_is_a_gap(name: str) -> None:
 
     made.data.collect = watched
     for _ in range(3):
-        made.data.next_block()
+        take(made)
     pairs = set()
     for rows in (played[0], played[2]):
         seen = np.concatenate([rows.obs, rows.last_obs[None]])
@@ -92,41 +99,38 @@ def test_time_that_went_into_another_buffer_is_a_gap(name: str) -> None:
 
 def test_an_evaluation_is_asked_for_once() -> None:
     made = phased("sac", {"hooks": ["evaluate", "collect"]})
-    made.data.next_block()
+    take(made)
     assert made.data.schedule.evaluate_now
-    made.data.next_block()
+    take(made)
     assert not made.data.schedule.evaluate_now
 
 
 def test_a_rollout_is_learned_from_once() -> None:
     made = phased("ppo-discrete", {"hooks": ["collect", "update", "collect"]})
-    blocks = [made.data.next_block() for _ in range(3)]
+    blocks = [take(made) for _ in range(3)]
     assert [block.updates for block in blocks] == [0, 1, 0]
-    assert blocks[1].batch.obs.shape[:2] == (16, 8)
+    assert blocks[1].batches[0].obs.shape[:2] == (16, 8)
 
 
 def test_the_rule_sees_its_phase() -> None:
     made = phased("sac", {"cycles": 2, "horizon": 7, "extra": {"weight": 3}, "hooks": ["collect"]})
-    made.data.next_block()
-    assert made.data.view.phase.horizon == 7 and made.data.view.phase.extra == {"weight": 3}
-    assert made.data.view.progress == 0.0
-    made.data.next_block()
-    assert made.data.view.progress == 0.5
+    view = take(made).phase
+    assert view.phase.horizon == 7 and view.phase.extra == {"weight": 3}
+    assert view.progress == 0.0
+    assert take(made).phase.progress == 0.5
 
 
 def test_an_unknown_role_is_refused() -> None:
     made = phased("sac", {"hooks": ["collect"], "controller": "teacher"})
     with pytest.raises(ConfigError, match="no controller 'teacher'; there are agent, random"):
-        made.data.next_block()
+        take(made)
 
 
 def test_updates_end_with_the_budget() -> None:
     hooks = [{"name": "collect"}, {"name": "update", "count": 40}]
     made = phased("sac", {"hooks": hooks, "collect_length": 20}, run=RunConfig(updates=3))
-    made.data.next_block()
-    block = made.data.next_block()
-    assert block.updates == 3 and block.batch.obs.shape[0] == 3
-    made.learn(block)
+    assert made.turn() == []
+    assert len(made.turn()) == 3
     assert made.data.schedule.finished
 
 
@@ -135,21 +139,22 @@ def test_a_collect_ends_with_the_budget_and_goes_on_with_a_larger_one() -> None:
         "sac", {"hooks": ["collect"], "collect_length": 128, "cycles": 1}, run=RunConfig(env_steps=11)
     )
     schedule = made.data.schedule
-    made.data.next_block()
+    take(made)
     assert schedule.env_step == 12 and schedule.finished and not schedule.phases.finished  # two envs
     schedule.run = RunConfig(env_steps=100_000)
-    made.data.next_block()
+    take(made)
     assert schedule.env_step == 256 and schedule.phases.finished
 
 
 def test_a_rollout_is_whole_whatever_the_budget() -> None:
     made = phased("ppo-discrete", {}, run=RunConfig(env_steps=10))
-    made.data.next_block()
+    take(made)
     assert made.data.schedule.env_step == 16 * 8
-    assert made.data.next_block().batch.obs.shape[:2] == (16, 8)
+    made.data.schedule.run = RunConfig(env_steps=1000)
+    assert take(made).batches[0].obs.shape[:2] == (16, 8)
 
 
 def test_a_rollout_is_learned_from_once_by_each_hook_whatever_its_count() -> None:
     made = phased("ppo-discrete", {"hooks": ["collect", {"name": "update", "count": 4}]})
-    blocks = [made.data.next_block() for _ in range(4)]
+    blocks = [take(made) for _ in range(4)]
     assert [block.updates for block in blocks] == [0, 1, 0, 1] and made.data.skips == 0

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from contracts.harness import Taken
 
 from rl_lightning.datamodules.windows import WindowData
 from rl_lightning.errors import ConfigError
@@ -36,8 +37,8 @@ def file(tmp_path):
 def ready(file, **arguments):
     data = WindowData(file, **arguments)
     data.configure(RunConfig(updates=10), 0)
-    data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(gamma=1.0), global_rank=0, world_size=1)
-    data.setup("fit")
+    data.agent = SimpleNamespace(gamma=1.0)
+    data.open("fit")
     return data
 
 
@@ -84,8 +85,8 @@ def test_a_phase_gets_windows_too(file):
     data = ready(file, batch_size=5)
     entry = {"type": "offline", "hooks": [{"name": "update", "count": 3}]}
     data.schedule.phases = PhaseCursor(parse_phases([entry], ["update"]))
-    found, wanted = data.next_block(), ready(file, batch_size=5).sample_windows(3)
-    assert found.updates == 3 and torch.equal(found.batch.action, wanted.action)
+    found, wanted = Taken(data.next_block()), ready(file, batch_size=5).sample_windows(3)
+    assert found.updates == 3 and torch.equal(found.stacked.action, wanted.action)
 
 
 def test_only_the_best_episodes_are_windowed(file):
@@ -105,6 +106,6 @@ def test_windows_that_cannot_be_are_refused(file, arguments, word):
 def test_data_and_policy_must_agree(file):
     data = WindowData(file)
     data.configure(RunConfig(updates=1), 0)
-    data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(horizon=16), global_rank=0, world_size=1)
+    data.agent = SimpleNamespace(horizon=16)
     with pytest.raises(ConfigError, match=r"data.horizon is 8 and model.horizon 16"):
-        data.setup("fit")
+        data.open("fit")

@@ -44,9 +44,8 @@ def files(tmp_path, monkeypatch):
 def ready(dataset, **agent):
     data = OfflineData(dataset, holdout=0.3)
     data.configure(RunConfig(updates=1), 0)
-    module = SimpleNamespace(gamma=0.99, n_step=1, members=0, **agent)
-    data.trainer = SimpleNamespace(lightning_module=module, global_rank=0, world_size=1)
-    data.setup("fit")
+    data.agent = SimpleNamespace(gamma=0.99, n_step=1, members=0, **agent)
+    data.open("fit")
     return data
 
 

@@ -67,8 +67,8 @@ def test_equal_returns_are_refused_with_a_way_out(tmp_path):
 def ready(file, **arguments):
     data = OfflineData(file, holdout=0.0, **arguments)
     data.configure(RunConfig(updates=1), 0)
-    data.trainer = SimpleNamespace(lightning_module=SimpleNamespace(gamma=1.0), global_rank=0, world_size=1)
-    data.setup("fit")
+    data.agent = SimpleNamespace(gamma=1.0)
+    data.open("fit")
     return data
 
 

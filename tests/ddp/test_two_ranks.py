@@ -51,12 +51,7 @@ def test_two_halves_are_one_whole(name: str, tmp_path: Path) -> None:
     one_pass = {"epochs": 1, "minibatch_size": 4096, "normalize_advantages": False}
     case = BY_NAME["dqn"] if name == "dqn" else BY_NAME["ppo-continuous"].but(model=one_pass)
     made = bare(case)
-    block = made.block()
-    batch = (
-        type(block.batch)(*(f[0] if f is not None else None for f in block.batch))
-        if name == "dqn"
-        else block.batch
-    )
+    batch = made.block().batches[0]
     axis = 0 if name == "dqn" else 1
     if name == "ppo":  # rows of cut episodes lie in a list of their own, which has no halves here
         none = torch.zeros_like(batch.truncated)

@@ -157,9 +157,9 @@ def stop_in(stage: str, number: int):
     """A child that gets a signal in the second block of a stage."""
 
     def change() -> None:
-        from rl_lightning.callbacks.control import Control
+        from rl_lightning.callbacks.control import RunController
 
-        check, blocks = Control.on_train_batch_end, []
+        check, blocks = RunController.on_train_batch_end, []
 
         def ended(self, trainer, module, *args):
             if trainer.default_root_dir and f"/{stage}/" in str(trainer.loggers[0].path):
@@ -168,7 +168,7 @@ def stop_in(stage: str, number: int):
                     os.kill(os.getpid(), number)
             return check(self, trainer, module, *args)
 
-        Control.on_train_batch_end = ended
+        RunController.on_train_batch_end = ended
 
     return change
 

@@ -21,7 +21,7 @@ def config_with(folder: Path, **data: object) -> str:
 
 
 def test_a_killed_worker_is_named(logs: Path, rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:
-    turn, turns = OnlineData.turn, []
+    batches, turns = OnlineData.batches, []
 
     def kill_one(self):
         turns.append(1)
@@ -29,15 +29,15 @@ def test_a_killed_worker_is_named(logs: Path, rl: Rl, monkeypatch: pytest.Monkey
             process = self.collector.envs.processes[1]
             os.kill(process.pid, signal.SIGKILL)
             process.join()
-        return turn(self)
+        return batches(self)
 
-    monkeypatch.setattr(OnlineData, "turn", kill_one)
+    monkeypatch.setattr(OnlineData, "batches", kill_one)
     done = rl("fit", "--config", config_with(logs.parent, vectorization="async"), "--name", "killed")
     assert done.code == 6, done.err
     assert "Pendulum-v1: environment worker 1 (pid" in done.err and "SIGKILL" in done.err
     assert verify(newest(logs / "killed"))["env_step"] > 0
     assert json.loads((logs / "killed" / "run.json").read_text())["status"] == "failed"
-    monkeypatch.setattr(OnlineData, "turn", turn)
+    monkeypatch.setattr(OnlineData, "batches", batches)
     assert rl("resume", "killed").code == 0
 
 
@@ -65,11 +65,11 @@ def test_an_env_that_cannot_be_saved_begins_anew_and_joins_nothing(logs: Path, r
 def test_rows_on_both_sides_of_a_gap_are_never_one_sample() -> None:
     long = BY_NAME["sac"].but(data={"env": env("tests/Target-v0", length=1000)})
     made = bare(long)
-    made.data.next_block()
+    list(made.data.next_block())
     buffer, rows = made.data.buffer, len(made.data.buffer)
     for number in range(2):
         buffer.cut(number)
-    made.data.next_block()
+    list(made.data.next_block())
     batch = buffer.gather(torch.arange(rows - 6, rows + 2), 3, 0.5)  # two envs: rows of one are two apart
     assert batch.discount.tolist() == [0.125, 0.125, 0.25, 0.25, 0.5, 0.5, 0.125, 0.125]
     assert not batch.terminated.any(), "a gap is no end of the world: values are still bootstrapped"

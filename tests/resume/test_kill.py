@@ -70,9 +70,9 @@ def test_killed_between_the_last_checkpoint_and_the_closing_evaluation(logs: Pat
     assert wait(fork(["fit", "--config", config, "--name", "straight"], log)) == 0, log.read_text()
 
     def die_when_closing() -> None:
-        from rl_lightning.callbacks.closing import Close
+        from rl_lightning.callbacks.closing import FinalMetrics
 
-        Close._close = lambda self, trainer, module: os.kill(os.getpid(), signal.SIGKILL)
+        FinalMetrics._emit = lambda self, trainer, module: os.kill(os.getpid(), signal.SIGKILL)
 
     killed = fork(["fit", "--config", config, "--name", "killed"], log, die_when_closing)
     assert wait(killed) == -signal.SIGKILL

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.schedule import RunConfig, RunSchedule, crossed
+from rl_lightning.rollout.schedule import Limits, RunConfig, RunSchedule, crossed
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 60))
@@ -67,7 +67,7 @@ def test_progress_is_frozen_when_a_block_begins():
 def test_updates_stop_at_the_next_cadence_point_and_at_the_budget(update, wanted, given_):
     schedule = RunSchedule(RunConfig(updates=20, eval_every=7, save_every=10**6), clock="update")
     schedule.update = update
-    assert schedule.clip_updates(wanted) == given_
+    assert schedule.updates_until_mark(schedule.clip_updates(wanted)) == given_
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,74 @@ def test_clocks_survive_saving():
     other = RunSchedule(RunConfig(env_steps=10))
     other.load_state_dict(schedule.state_dict())
     assert (other.env_step, other.update, other.progress, other.now) == (4, 2, 0.4, 4)
+
+
+def test_an_epoch_survives_saving():
+    schedule = RunSchedule(RunConfig(eval_every=10))
+    schedule.env_step = 4
+    schedule.begin_epoch()
+    schedule.blocks, schedule.evaluate_now, schedule.evaluated_at, schedule.converged = 3, True, 4, True
+    other = RunSchedule(RunConfig(eval_every=10))
+    other.load_state_dict(schedule.state_dict())
+    assert other.state_dict() == schedule.state_dict()
+    assert (other.target, other.blocks, other.evaluated_at) == (10, 3, 4)
+    assert other.evaluate_now and other.converged
+
+
+@given(st.integers(0, 10**4), st.integers(1, 500), st.lists(st.integers(1, 300), min_size=1, max_size=30))
+def test_an_epoch_ends_at_the_next_multiple_however_the_clock_strides(start, every, strides):
+    schedule = RunSchedule(RunConfig(eval_every=every))
+    schedule.env_step = start
+    for stride in strides:
+        schedule.begin_epoch()
+        assert schedule.env_step < schedule.target <= schedule.env_step + every
+        assert schedule.target % every == 0 and not schedule.epoch_over
+        before = schedule.env_step
+        schedule.env_step += stride
+        assert schedule.epoch_over == crossed(before, schedule.env_step, every)
+
+
+def test_an_epoch_without_evaluations_ends_when_one_is_asked_for():
+    schedule = RunSchedule(RunConfig())
+    schedule.begin_epoch()
+    schedule.env_step, schedule.blocks = 10**9, 2
+    assert schedule.target is None and not schedule.epoch_over
+    schedule.evaluate_now = True
+    assert schedule.epoch_over
+    schedule.end_epoch()
+    assert not schedule.epoch_over and schedule.blocks == 0
+
+
+@given(st.integers(0, 500), st.integers(0, 60), st.lists(st.integers(1, 40), max_size=3))
+def test_no_update_passes_a_mark(update, wanted, marks):
+    schedule = RunSchedule(RunConfig(updates=400))
+    schedule.update, schedule.limits = update, Limits(updates=450, marks=tuple(marks))
+    made = schedule.updates_until_mark(wanted)
+    assert 0 <= made <= wanted
+    for _ in range(made):
+        assert schedule.update < 400
+        schedule.update += 1
+        between = schedule.update < update + made
+        assert not (between and schedule.at_mark)
+    if made < wanted:
+        assert schedule.at_mark
+
+
+def test_time_is_over_when_it_is_whatever_else_is_left():
+    schedule = RunSchedule(RunConfig(max_time="00:01:40", env_steps=1000))
+    schedule.seconds = 99.0
+    assert not schedule.late
+    schedule.seconds = 100.0
+    assert schedule.late and not schedule.finished
+
+
+def test_the_trainers_own_limits_are_progress_too():
+    schedule = RunSchedule(RunConfig(eval_every=100))
+    schedule.env_step, schedule.update = 50, 30
+    schedule.limits = Limits(epochs=2)
+    assert schedule.fraction == 0.25
+    schedule.limits = Limits(updates=40, epochs=2)
+    assert schedule.fraction == 0.75 and not schedule.finished
 
 
 def test_the_public_clock_is_env_steps_or_updates():

@@ -15,12 +15,14 @@ import lightning.pytorch as lightning
 import torch
 import yaml
 from jsonargparse import Namespace, set_parsing_settings
+from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from rl_lightning.algorithms.ddp import AveragingDDP
 from rl_lightning.algorithms.module import RLModule
+from rl_lightning.algorithms.ranges import check_ranges
 from rl_lightning.callbacks.loggers import LogConfig
 from rl_lightning.datamodules.module import RLData
 from rl_lightning.errors import ConfigError, RLError
@@ -30,8 +32,10 @@ from rl_lightning.redaction import REDACTED, redact, redacted_keys
 from rl_lightning.rollout.schedule import RunConfig
 from rl_lightning.runs.config.compose import Config, check_specs, choose_classes
 from rl_lightning.runs.config.explain import explain
+from rl_lightning.runs.config.given import makers, marked, take_over
+from rl_lightning.runs.config.partners import check_classes
 from rl_lightning.runs.config.places import LATE, check_places, given, made_in
-from rl_lightning.runs.config.ranges import check_ranges
+from rl_lightning.runs.config.swapped import inherit_settings
 
 # What a config may name. Not all of torch or lightning: torch.hub would run what it is given.
 ALLOWED = [
@@ -46,9 +50,7 @@ LARGEST_SEED = 2**32 - 1  # NumPy's
 TRAINER_DEFAULTS: dict[str, Any] = {
     "max_epochs": -1,
     "devices": 1,
-    "limit_val_batches": 0,
     "num_sanity_val_steps": 0,
-    "enable_checkpointing": False,
     "enable_progress_bar": False,
     "enable_model_summary": False,
     "use_distributed_sampler": False,
@@ -94,10 +96,12 @@ class RLCLI(LightningCLI):
     Args:
         config: The composed config.
         flags: `--key=value` laid over it.
+        objects: Arguments that only Python can give, by their dotted names.
     """
 
-    def __init__(self, config: Config, flags: list[str]) -> None:
-        self.base, self.flags = choose_classes(config, flags)
+    def __init__(self, config: Config, flags: list[str], objects: Mapping[str, Any] | None = None) -> None:
+        chosen, self.flags = choose_classes(config, flags)
+        self.base, self.objects = take_over(inherit_settings(chosen), objects or {})
         super().__init__(
             RLModule,
             RLData,
@@ -141,7 +145,8 @@ class RLCLI(LightningCLI):
             raise ConfigError(line) from error
         check_seed(self.config.seed_everything)
         check_trainer(self.config.trainer)
-        check_ranges(dict((self.config.model or {}).get("init_args") or {}))
+        check_classes(self.config.model, self.config.data)
+        check_ranges(dict((self.config.model or {}).get("init_args") or {}), "model.")
 
     def _parse_ckpt_path(self) -> None:
         """Lightning would let a checkpoint's arguments beat the command line; ours never do."""
@@ -164,7 +169,7 @@ class RLCLI(LightningCLI):
         """The whole resolved config as a plain dict: re-runs the run, under a name of its own."""
         config = yaml.safe_load(self.parser.dump(self.config, skip_unset=False, format="yaml"))
         config.get("run", {}).pop("name", None)
-        return dict(config)
+        return marked(dict(config), self.objects)
 
     def refuse_redacted(self) -> None:
         """A run's config does not hold its secrets: nothing is built with the text that stands in their place."""
@@ -185,7 +190,9 @@ class RLCLI(LightningCLI):
         lightning.seed_everything(self.config.seed_everything, verbose=False)
         try:
             with torch.device("meta" if meta else "cpu"):
-                self.config_init = self.parser.instantiate_classes(self._without_late())
+                self.config_init = self.parser.instantiate(
+                    self._without_late(), instantiators=makers(self.objects)
+                )
         except Exception as error:
             raise root_cause(error) from error
         self.datamodule, self.model = self.config_init.data, self.config_init.model
@@ -204,6 +211,7 @@ class RLCLI(LightningCLI):
     ) -> lightning.Trainer:
         """A Trainer with the config's callbacks besides ours and, in a run's folder, its loggers and profiler."""
         settings: dict[str, Any] = {**dict(self.config_init.trainer.items()), **overrides}
+        settings |= self.objects["trainer"]
         if folder is not None:
             check_places(self.config.trainer, self.flags)
             try:
@@ -223,6 +231,7 @@ class RLCLI(LightningCLI):
             else [more]
         )
         settings["logger"] = [*loggers, *more] or False
+        settings["enable_checkpointing"] = any(isinstance(c, Checkpoint) for c in settings["callbacks"])
         settings |= data_parallel(settings)
         try:
             return lightning.Trainer(**settings)
@@ -239,6 +248,19 @@ def check_seed(seed: int) -> None:
 def check_trainer(trainer: Mapping[str, Any]) -> None:
     """Our modules move their optimizers themselves: Lightning refuses to touch gradients, but only once it trains."""
     check_precision(trainer)
+    if trainer.get("enable_checkpointing") is False:
+        raise ConfigError(
+            "trainer.enable_checkpointing is false; a run is always saved. How often: --save_every"
+        )
+    if trainer.get("val_check_interval") not in (None, 1.0):
+        raise ConfigError(
+            "trainer.val_check_interval: an epoch is the stretch between two evaluations; use --eval_every N"
+        )
+    if trainer.get("overfit_batches"):
+        raise ConfigError(
+            "trainer.overfit_batches: a block is collected once and cannot be repeated; use "
+            "--trainer.limit_train_batches or --debug"
+        )
     clip, gathered = trainer.get("gradient_clip_val"), trainer.get("accumulate_grad_batches")
     if clip:
         raise ConfigError(

@@ -34,6 +34,8 @@ PIPELINE_KEYS = ("stages", "name", "shared", "cycles")
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::([^}]*))?\}")
 _MAX_EXTENDS = 16
+FORMER = "former"  # of a swapped class: the one it replaced, with its arguments
+_SPEC = ("class_path", "init_args")
 
 
 def compose(names: Iterable[str]) -> Config:
@@ -165,7 +167,8 @@ def _expand_classes(value: Any) -> Any:
 def merge(below: Config, above: Config, at: str = "") -> Config:
     """`above` laid over `below`: mappings merge, all else is replaced, another class forgets old arguments.
 
-    Data of another class keep their `env`: it says which task, not how the class is set.
+    Data of another class keep their `env`: it says which task, not how the class is set. What a model or data class
+    replaces stays beside it under FORMER: whether it is a subclass, which keeps settings, is known once it is imported.
     """
     result = dict(below)
     if "class_path" in above and above["class_path"] != below.get("class_path", above["class_path"]):
@@ -173,6 +176,8 @@ def merge(below: Config, above: Config, at: str = "") -> Config:
         result.pop("dict_kwargs", None)
         if at == "data" and isinstance(old_args, dict) and "env" in old_args:
             result["init_args"] = {"env": old_args["env"]}
+        if at in ("model", "data") and old_args:
+            result[FORMER] = copy.deepcopy({key: below[key] for key in (*_SPEC, FORMER) if key in below})
     for key, value in above.items():
         old = result.get(key)
         if isinstance(old, dict) and isinstance(value, dict):

@@ -17,7 +17,7 @@ def parse_config(config: Config, request: Request) -> RLCLI:
     from rl_lightning.runs.config.build import RLCLI, allow_imports
 
     allow_imports(request.imports)
-    cli = RLCLI(config, request.overrides)
+    cli = RLCLI(config, request.overrides, request.given)
     if request.small:
         from rl_lightning.runs.config.shrink import shrink
 

@@ -41,8 +41,7 @@ def train(
     saved = cli.plain()
     if request.render:
         watch(cli, request.render)
-    budgets = (cli.config.run.env_steps, cli.config.run.updates, cli.config.run.max_time)
-    if all(budget is None for budget in budgets) and not has_phases(cli):
+    if not has_end(cli) and not has_phases(cli):
         raise ConfigError("the run has no end: give it --env_steps, --updates or --max_time")
     if start is None:
         from rl_lightning.runs.engine.start import start_from
@@ -68,6 +67,17 @@ def train(
     except BaseException:
         forget(run, fresh)
         raise
+
+
+def has_end(cli: RLCLI) -> bool:
+    """Whether there is any budget, of the run's or the Trainer's."""
+    run, trainer = cli.config.run, cli.config.trainer
+    own = (run.env_steps, run.updates, run.max_time, trainer.get("max_time"))
+    return (
+        any(budget is not None for budget in own)
+        or any((trainer.get(name) or -1) > 0 for name in ("max_steps", "max_epochs"))
+        or bool(trainer.get("fast_dev_run"))
+    )
 
 
 def has_phases(cli: RLCLI) -> bool:

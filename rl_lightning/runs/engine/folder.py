@@ -55,6 +55,8 @@ def start_record_of(run: Run, saved: Config, request: Request, **more: Any) -> N
     record["id"] = run.read().get("id") or record["id"]  # a stage that is resumed is the same one
     if seeds := os.environ.get(GROUP_SEEDS):
         more["group_seeds"] = [int(seed) for seed in seeds.split(",")]
+    if request.given:
+        more["given"] = sorted(request.given)  # in Python: config.yaml says what they were
     run.update(**record, **more, imports=request.imports, pid=os.getpid(), host=os.uname().nodename)
 
 

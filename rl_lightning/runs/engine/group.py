@@ -22,12 +22,7 @@ RL = [sys.executable, "-m", "rl_lightning.cli"]
 def run_group(words: list[str], name: str | None, stem: str, seeds: list[int], jobs: int) -> int:
     """Trains every seed, `jobs` at a time; the group's scores at the end."""
     group = name or fresh_name(stem)
-    members = {seed: check_run_name(f"{group}-s{seed}") for seed in seeds}
-    used = [member for member in members.values() if (logs_root() / member).exists()]
-    if used:
-        raise ConfigError(
-            f"run name '{used[0]}' is in use. Continue it with: rl resume {group}\nor choose another --name"
-        )
+    members = members_of(group, seeds)
     rest = without(words, ("seeds", "jobs", "name", "run.name", "seed", "seed_everything", "group"))
     cores = os.cpu_count() or 1
     if jobs > 1 and not any(word.startswith("--threads") for word in rest):
@@ -37,6 +32,17 @@ def run_group(words: list[str], name: str | None, stem: str, seeds: list[int], j
         for seed, member in members.items()
     }
     return finish(group, members, commands, jobs)
+
+
+def members_of(group: str, seeds: list[int]) -> dict[int, str]:
+    """The name of each seed's run; raises if one is in use."""
+    members = {seed: check_run_name(f"{group}-s{seed}") for seed in seeds}
+    used = [member for member in members.values() if (logs_root() / member).exists()]
+    if used:
+        raise ConfigError(
+            f"run name '{used[0]}' is in use. Continue it with: rl resume {group}\nor choose another --name"
+        )
+    return members
 
 
 def resume_group(group: str, runs: list[Run], words: list[str], jobs: int) -> int:

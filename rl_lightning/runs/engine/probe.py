@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from rl_lightning.callbacks import Control, Phases
+from rl_lightning.callbacks import Phases, RunController
 from rl_lightning.callbacks.progress import clock_time
 from rl_lightning.errors import RLError
 from rl_lightning.experiments.plot import short
 from rl_lightning.runs.config.build import RLCLI
+from rl_lightning.trainer.access import clock_of
 
 SECONDS = 3.0
 FEW_STEPS = 500  # random ones before learning, in place of all of them
@@ -41,7 +42,7 @@ class Timed(Callback):
         self.ticks = [Tick(time.perf_counter(), 0, 0)]
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        schedule = trainer.datamodule.schedule  # type: ignore[attr-defined]
+        schedule = clock_of(trainer)
         self.ticks.append(Tick(time.perf_counter(), schedule.env_step, schedule.update))
         learned = [tick for tick in self.ticks if tick.update]
         enough = len(learned) > 1 and learned[-1].seconds - learned[0].seconds >= self.seconds
@@ -87,7 +88,7 @@ def _probe(cli: RLCLI, seconds: float) -> list[Tick]:
     settings.callbacks = [
         item for item in (own if isinstance(own, list) else [own]) if isinstance(item, Phases)
     ]
-    trainer = cli.make_trainer([Control(), timed], [], logger=False)
+    trainer = cli.make_trainer([RunController(), timed], [], logger=False, limit_val_batches=0)
     try:
         trainer.fit(cli.model, datamodule=cli.datamodule)
     finally:

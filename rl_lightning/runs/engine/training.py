@@ -12,10 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.callbacks import LambdaCallback
 
 from rl_lightning import ranks
-from rl_lightning.callbacks import Control, Evaluate, SaveCheckpoints, default_callbacks, make_loggers
+from rl_lightning.callbacks import (
+    EvaluationHistory,
+    RunCheckpoint,
+    RunController,
+    default_callbacks,
+    make_loggers,
+)
 from rl_lightning.callbacks.checkpoint import check_generation
 from rl_lightning.callbacks.generations import read_meta
 from rl_lightning.callbacks.loggers import Titles, close_loggers, log_hyperparams
@@ -29,6 +34,7 @@ from rl_lightning.interrupt import EXIT, BlockAbandoned
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import Config
+from rl_lightning.runs.engine.ending import FitEnding, ending
 from rl_lightning.runs.engine.start import Start, load_weights
 
 
@@ -61,6 +67,7 @@ class Training:
     ) -> None:
         start = start or Start()
         self.cli, self.run, self.resume_from = cli, run, start.generation
+        self.ended = FitEnding("", cut=False)
         self.stands: tuple[int, int] | None = None  # clocks of the checkpoint, where a block was abandoned
         model, data = cli.model, cli.datamodule
         self.algorithm, self.task = type(model).__name__, data.spec.env_id
@@ -76,11 +83,10 @@ class Training:
             callbacks.insert(0, WarmOptimizers(start.optimizers))
         if start.reset_lr:
             callbacks.insert(0, ResetLR())
-        if started is not None:
-            callbacks.append(LambdaCallback(on_train_start=lambda *_: started()))
-        self.control = next(item for item in callbacks if isinstance(item, Control))
-        self.evaluation = next(item for item in callbacks if isinstance(item, Evaluate))
-        self.saving = next(item for item in callbacks if isinstance(item, SaveCheckpoints))
+        self.control = next(item for item in callbacks if isinstance(item, RunController))
+        self.evaluation = next(item for item in callbacks if isinstance(item, EvaluationHistory))
+        self.saving = next(item for item in callbacks if isinstance(item, RunCheckpoint))
+        self.saving.on_ready = started
         self.trainer = cli.make_trainer(callbacks, loggers, run.folder)
         if self.resume_from is not None:
             check_generation(self.resume_from, self.algorithm, list(data.spec), self.trainer.world_size)
@@ -126,7 +132,10 @@ class Training:
                 weights_only=True,
             )
             code = 0 if self.control.caught is None else EXIT.get(signal.Signals(self.control.caught), 143)
-            status = "interrupted" if code else "finished"
+            self.ended = ending(self.trainer, self.cli.datamodule.schedule)
+            status = "interrupted" if code or self.ended.cut else "finished"
+            if not code:
+                self.report(ended_by=self.ended.reason)
         except (BlockAbandoned, SystemExit):  # the latter is how Lightning ends a run on a second signal
             caught = self.control.caught or signal.SIGINT
             code, status = EXIT.get(signal.Signals(caught), 143), "interrupted"
@@ -224,6 +233,8 @@ class Training:
         done = f"{short(now)} {schedule.clock}s in {clock_time(seconds)}"
         if schedule.phases is not None and schedule.finished:
             done += f", {schedule.reason}"
+        elif self.ended.reason not in ("", "env_steps", "updates"):
+            done += f", {self.ended.reason}"
         if code:
             whole = self.run.folder.parent
             name = name if whole.resolve() == logs_root().resolve() else whole.name
@@ -232,6 +243,7 @@ class Training:
         if self.evaluation.best is not None:
             scores = f" · best {self.evaluation.best[1]:.1f} · last-10 mean {self.evaluation.last10:.1f}"
         name = name if self.run.folder.parent == logs_root() else str(self.run.folder)
-        verbs = ("play", "plot", "test") if self.cli.model.acts else ("plot", "test")
+        verbs = ("play", "plot", "test") if self.cli.model.evaluated_on == "episodes" else ("plot", "test")
         following = " · ".join(f"rl {verb} {name}" for verb in verbs)
-        return f"done: {done}{scores}\nrun:  {self.run.folder}\nnext: {following}"
+        word = "done" if self.ended.budget else "cut" if self.ended.cut else "ended"
+        return f"{word}: {done}{scores}\nrun:  {self.run.folder}\nnext: {following}"

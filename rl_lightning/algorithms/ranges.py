@@ -34,10 +34,15 @@ RULES: list[tuple[str, str, Callable[[float], bool]]] = [
 RANGES = {name: (said, holds) for names, said, holds in RULES for name in names.split()}
 
 
-def check_ranges(options: Mapping[str, Any]) -> None:
-    """Raises for an option of a model that its name does not allow; null is for the model to judge."""
+def check_ranges(options: Mapping[str, Any], prefix: str = "") -> None:
+    """Raises for an option of a model that its name does not allow; null is for the model to judge.
+
+    Args:
+        options: Arguments of the model's constructor.
+        prefix: How a config spells them, e.g. "model.".
+    """
     for name, value in options.items():
         said, holds = RANGES.get(name, ("", lambda x: True))
         for each in value if isinstance(value, list | tuple) else [value]:
             if isinstance(each, int | float) and not isinstance(each, bool) and not holds(each):
-                raise ConfigError(f"model.{name} is {value}; {said}")
+                raise ConfigError(f"{prefix}{name} is {value}; {said}")

@@ -1,0 +1,143 @@
+"""What a module was made with: kept by the constructor, checked, saved with its weights, and made again from them."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from rl_lightning.algorithms.ranges import check_ranges
+from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.models.described import describe, hints_of, missing_in, path_of, rebuild, trusted_class
+
+POSITIONAL = "*"  # where a constructor takes any positional arguments: all of them, in order
+
+
+class Rebuildable:
+    """Keeps the arguments of any constructor below it, and saves them with the weights as plain values."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        given = bound(cls, args, kwargs)
+        if given is not None:
+            check_ranges(given)
+            # nn.Module's own __setattr__ works only after its constructor
+            object.__setattr__(made, "_arguments", with_defaults(cls, given))
+        return made
+
+    @property
+    def hyper_parameters(self) -> dict[str, Any]:
+        """The constructor's arguments as plain values; what no file can name is marked "given in Python"."""
+        arguments: dict[str, Any] = vars(self).get("_arguments", {})
+        return {name: describe(value) for name, value in arguments.items()}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the class and its arguments: `load_from_checkpoint` needs nothing else."""
+        above = getattr(super(), "on_save_checkpoint", None)
+        if above is not None:
+            above(checkpoint)
+        checkpoint["class_path"] = path_of(type(self))
+        checkpoint["hyper_parameters"] = self.hyper_parameters
+
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls,
+        checkpoint_path: str | Path,
+        map_location: str | torch.device = "cpu",
+        strict: bool = True,
+        **overrides: Any,
+    ) -> Self:
+        """The module of a checkpoint, with its weights. Nothing that the file contains is run.
+
+        Args:
+            checkpoint_path: A file that a Trainer saved, a run's best.ckpt, or the folder of one of its checkpoints.
+            map_location: Where the weights go.
+            strict: The weights must fit exactly.
+            overrides: Arguments of the constructor that differ, and those that were given in Python: functions,
+                networks, arrays.
+        """
+        place, state = read_checkpoint(Path(checkpoint_path))
+        made = class_of(state, cls, place)
+        saved = {name: value for name, value in state["hyper_parameters"].items() if name not in overrides}
+        if asked := {name: gone for name, value in saved.items() if (gone := next(missing_in(value), None))}:
+            again = ", ".join(f"{name}=... (it was {gone})" for name, gone in asked.items())
+            raise ConfigError(f"{place}: what was given in Python is in no file; give it again: {again}")
+        hints = hints_of(made)
+        kept = {name: rebuild(value, str(place), hints.get(name, Any)) for name, value in saved.items()}
+        positional = kept.pop(POSITIONAL, ())
+        try:
+            module = made(*positional, **kept, **overrides)
+        except TypeError as error:
+            raise ConfigError(
+                f"{place}: {made.__name__} cannot be made with what was saved ({error})"
+            ) from None
+        module.on_load_checkpoint(state)
+        try:
+            module.load_state_dict(state["state_dict"], strict=strict)
+        except RuntimeError as error:
+            line = (str(error).splitlines()[1:2] or [str(error)])[0].strip()
+            raise ResumeError(f"{place}: its weights do not fit this {made.__name__}: {line[:200]}") from None
+        return module.to(map_location)  # type: ignore[no-any-return]
+
+
+def bound(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments by name; None where they do not fit (copies are made without; __init__ refuses wrong ones)."""
+    signature = own_signature(cls)
+    try:
+        arguments = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return None
+    if any(p.kind is p.VAR_POSITIONAL and arguments.get(p.name) for p in signature.parameters.values()):
+        return {POSITIONAL: args, **kwargs}
+    named: dict[str, Any] = {}
+    for name, value in arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            named |= value
+        elif kind is not inspect.Parameter.VAR_POSITIONAL:
+            named[name] = value
+    return named
+
+
+def with_defaults(cls: type, given: dict[str, Any]) -> dict[str, Any]:
+    """Defaults are saved, too: another version may have others."""
+    if POSITIONAL in given:
+        return given
+    parameters = own_signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty} | given
+
+
+def own_signature(cls: type) -> inspect.Signature:
+    """The constructor's, without self."""
+    signature = inspect.signature(cls.__init__)  # type: ignore[misc]
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def read_checkpoint(place: Path) -> tuple[Path, dict[str, Any]]:
+    """The file and what it holds: tensors and plain values; anything else is refused, never run."""
+    path = place.expanduser()
+    path = path / "model.ckpt" if path.is_dir() else path
+    if not path.is_file():
+        raise ResumeError(f"{path}: no such checkpoint")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged or hostile file can raise nearly anything
+        reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
+        raise ResumeError(f"{path}: not a checkpoint that can be loaded safely ({reason})") from None
+    if not isinstance(state, dict) or not isinstance(state.get("state_dict"), dict):
+        raise ResumeError(f"{path}: holds no weights")
+    if not isinstance(state.get("hyper_parameters"), dict):
+        raise ResumeError(f"{path}: does not say what its module was made with (no hyper_parameters)")
+    return path, state
+
+
+def class_of(state: dict[str, Any], asked: type[Any], place: Path) -> type[Any]:
+    """The class that was asked for or, where that is the base of all, the one that the checkpoint names."""
+    if Rebuildable not in asked.__bases__:
+        return asked
+    found = trusted_class(str(state.get("class_path")), str(place))
+    if not issubclass(found, asked):
+        raise ResumeError(f"{place}: {found.__name__} is no {asked.__name__}")
+    return found

@@ -1,0 +1,114 @@
+"""Data sets handed over in Python: arrays under D4RL's names, our own Dataset, or Minari's."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from rl_lightning.datasets.dataset import Dataset
+from rl_lightning.datasets.load import checked_rows, peek
+from rl_lightning.datasets.minari_reader import arrays_of, described_by, rescale
+from rl_lightning.datasets.places import locate
+from rl_lightning.datasets.raw import Raw, candidates, check_arrays, check_keys, said_of, the_one
+from rl_lightning.datasets.references import d4rl_options, local_reference
+from rl_lightning.errors import DataError
+from rl_lightning.types import EnvSpec
+
+if TYPE_CHECKING:
+    from minari import MinariDataset
+
+    DatasetLike: TypeAlias = "str | Mapping[str, Any] | Dataset | MinariDataset"
+else:
+    DatasetLike = str  # what a config can say
+
+IN_MEMORY = "arrays in memory"
+
+
+class OfflineSource(NamedTuple):
+    """What a data module is given to learn from, before its rows are needed."""
+
+    name: str  # for messages
+    spec: EnvSpec
+    about: dict[str, Any]
+    options: dict[str, Any]  # of the env that the data set names
+    dataset: Dataset | None  # None: a file, read when its shapes are found to fit
+
+
+def look_at(dataset: DatasetLike) -> OfflineSource:
+    """Shapes and metadata of a data set by name, or of one in memory, which is checked as a file would be."""
+    if isinstance(dataset, str):
+        spec, about = peek(dataset)
+        options = d4rl_options(dataset) if locate(dataset).kind == "d4rl" else {}
+        return OfflineSource(dataset, spec, about, options, None)
+    rows = as_dataset(dataset)
+    return OfflineSource(rows.name, rows.spec, rows.about, {}, rows)
+
+
+def as_dataset(dataset: Any) -> Dataset:
+    """Rows in memory as a Dataset; raises in a line on what cannot be rows of experience."""
+    if isinstance(dataset, Dataset):
+        return dataset
+    minari = sys.modules.get("minari")  # an object of Minari's is there only if Minari is
+    try:
+        if isinstance(dataset, Mapping):
+            return from_arrays(dataset)
+        if minari is not None and isinstance(dataset, minari.MinariDataset):
+            return from_minari(dataset)
+    except DataError as error:  # the lines after the first are about files
+        raise DataError(str(error).splitlines()[0]) from None
+    raise DataError(
+        f"dataset is a {type(dataset).__name__}; it is a name, a path, a dict of arrays (observations, actions, "
+        "rewards, terminals), a Dataset or a minari.MinariDataset"
+    )
+
+
+def from_arrays(arrays: Mapping[str, Any]) -> Dataset:
+    """Arrays by D4RL's names, or by the other names that files have for them; each has one row per step."""
+    check_keys(IN_MEMORY, dict(arrays))
+    names = candidates(arrays)
+    known = {
+        name: np.asarray(the_one(IN_MEMORY, name, keys, arrays.__getitem__)) for name, keys in names.items()
+    }
+    return _settled(Raw(IN_MEMORY, known, {}, said_of(names)))
+
+
+def from_minari(dataset: MinariDataset) -> Dataset:
+    """The episodes of a Minari data set, those alone that it was filtered to."""
+    name = f"minari/{dataset.id}"
+    parts = ("observations", "actions", "rewards", "terminations", "truncations")
+    episodes = ({part: getattr(episode, part) for part in parts} for episode in dataset.iterate_episodes())
+    arrays = arrays_of(episodes, name)
+    arrays["actions"], bounds = rescale(arrays["actions"], dataset.action_space, name)
+    spec = dataset.env_spec
+    env = {} if spec is None else {"id": spec.id, "max_episode_steps": spec.max_episode_steps}
+    return _settled(Raw(name, arrays, {}, described_by(dataset.storage.metadata, env) | bounds))
+
+
+def timeouts_of(raw: Raw) -> np.ndarray:
+    """Where episodes were cut: as given, else where the next observation is not that of the next row."""
+    terminals, obs = raw.arrays["terminals"], raw.arrays["observations"]
+    if "timeouts" in raw.arrays:
+        return raw.arrays["timeouts"]
+    cut = np.zeros_like(terminals)
+    following = raw.arrays.get("next_observations")
+    if following is not None:
+        cut[:-1] = (following[:-1] != obs[1:]).any(1) & ~terminals[:-1]
+    elif not terminals[-1]:
+        raise DataError(
+            f"{raw.where}: neither 'timeouts' nor 'next_observations', and the last row is no terminal: nobody knows "
+            "where episodes were cut"
+        )
+    return cut
+
+
+def _settled(raw: Raw) -> Dataset:
+    raw = check_arrays(raw)
+    raw = raw._replace(arrays=raw.arrays | {"timeouts": timeouts_of(raw)})
+    digest = hashlib.sha256()
+    for name, array in sorted(raw.arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return checked_rows(raw, raw.where, False, local_reference(raw.metadata), digest.hexdigest)[1]

@@ -1,0 +1,37 @@
+"""Algorithm and data of a config, looked at as classes: what does not belong together is refused before it is built."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+from rl_lightning.runs.config.compose import shipped
+from rl_lightning.trainer.contract import check_partners
+
+
+def check_classes(model: Any, data: Any) -> None:
+    """Raises unless the data yield what the algorithm learns from.
+
+    Args:
+        model: The config's `model`, with its `class_path`.
+        data: The config's `data`, likewise.
+    """
+    if model and data:
+        learner = _class(model["class_path"])
+        check_partners(learner, _class(data["class_path"]), _example)
+
+
+def _class(path: str) -> type:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+
+
+def _example(algorithm: str) -> str:
+    """A shipped config of the algorithm, the first by name."""
+    wanted = re.compile(rf"^model:\s*\{{?\s*(?:class_path:\s*)?{algorithm}\b", re.MULTILINE)
+    found = [
+        name for name, path in sorted(shipped().items()) if wanted.search(path.read_text(encoding="utf-8"))
+    ]
+    preferred = [name for name in found if name.endswith(("cartpole", "pendulum"))]
+    return f" Try --config {(preferred or found)[0]}" if found else ""
