@@ -137,7 +137,7 @@ def class_of(state: dict[str, Any], asked: type[Any], place: Path) -> type[Any]:
     """The class that was asked for or, where that is the base of all, the one that the checkpoint names."""
     if Rebuildable not in asked.__bases__:
         return asked
-    found = trusted_class(str(state.get("class_path")), str(place))
-    if not issubclass(found, asked):
-        raise ResumeError(f"{place}: {found.__name__} is no {asked.__name__}")
-    return found
+    kind = trusted_class(str(state.get("class_path")), str(place))
+    if not issubclass(kind, asked):
+        raise ResumeError(f"{place}: {kind.__name__} is not a subclass of {asked.__name__}")
+    return kind

@@ -80,8 +80,8 @@ def gradients(loss: Tensor, params: list[Tensor]) -> list[Tensor | None]:
     free = [p for p in params if p.requires_grad]
     if not free:
         return [None] * len(params)
-    found = iter(torch.autograd.grad(loss, free, allow_unused=True))
-    return [next(found) if p.requires_grad else None for p in params]
+    computed = iter(torch.autograd.grad(loss, free, allow_unused=True))
+    return [next(computed) if p.requires_grad else None for p in params]
 
 
 def check_finite(loss: Tensor) -> None:
