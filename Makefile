@@ -55,7 +55,7 @@ bench: install
 	@$(BIN)/python benchmarks/run.py
 
 docs: install
-	@$(BIN)/python docs/make_options.py
+	@$(BIN)/python scripts/make_options.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,10 +18,10 @@ import gymnasium
 import ours
 import torch
 
+from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.transforms import AtariPreset
+from rl_lightning.envs.wrappers.transforms import AtariPreset
 from rl_lightning.rollout.collect import Collector
-from rl_lightning.rollout.random_actor import random_actor
 
 CASES: dict[str, tuple[EnvConfig, int, str]] = {
     "cartpole": (EnvConfig(id="CartPole-v1"), 8, "sync"),

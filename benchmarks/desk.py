@@ -31,8 +31,8 @@ model:
   init_args:
     lr: {lr}
     gamma: 0.99
-    network: {{class_path: rl_lightning.networks.mlp.MLP, init_args: {{hidden: [64, 64]}}}}
-data: {{class_path: rl_lightning.datamodules.online.OnlineData, init_args: {{env: {{id: {env}}}, num_envs: 4}}}}
+    network: {{class_path: rl_lightning.nn.mlp.MLP, init_args: {{hidden: [64, 64]}}}}
+data: {{class_path: rl_lightning.datamodules.online_data.OnlineData, init_args: {{env: {{id: {env}}}, num_envs: 4}}}}
 run: {{env_steps: 100000, eval_every: 5000}}
 """
 

@@ -23,7 +23,7 @@ from gemm import rate
 from torch import Tensor
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
-from rl_lightning.functional.samplers import DPMSolver
+from rl_lightning.functional.diffusion_samplers import DPMSolver
 from rl_lightning.types import EnvSpec, Transitions
 
 SPEC = EnvSpec("Hopper-v5", (original.OBS,), action_shape=(original.ACTION,))

@@ -22,15 +22,15 @@ WARM = 2
 
 
 def model_of_ours(gradient: Any = "dynamics") -> tuple[Any, Any]:
-    from rl_lightning.algorithms.dreamer import Dreamer
-    from rl_lightning.models.decoders import MLPDecoder
-    from rl_lightning.models.dream_actors import ActorHead
-    from rl_lightning.models.encoders import MLPEncoder
-    from rl_lightning.models.heads import ContinueHead, TwoHotHead
-    from rl_lightning.models.latents import CategoricalLatent, DynRepKL
-    from rl_lightning.models.return_scale import PercentileScale
-    from rl_lightning.models.world_model import LatentWorld
-    from rl_lightning.networks.cores import NormGRUCore
+    from rl_lightning.algorithms.worlds.dreamer import Dreamer
+    from rl_lightning.models.rssm.decoders import MLPDecoder
+    from rl_lightning.models.rssm.encoders import MLPEncoder
+    from rl_lightning.models.rssm.heads import ContinueHead, TwoHotHead
+    from rl_lightning.models.rssm.latent_actors import ActorHead
+    from rl_lightning.models.rssm.latents import CategoricalLatent, DynRepKL
+    from rl_lightning.models.rssm.return_norm import PercentileScale
+    from rl_lightning.models.rssm.world_model import LatentWorld
+    from rl_lightning.nn.rssm_cores import NormGRUCore
     from rl_lightning.types import EnvSpec
 
     style: dict[str, Any] = {"norm": "layer", "activation": "silu"}

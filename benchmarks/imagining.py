@@ -33,8 +33,8 @@ OURS = ("train", "imagine", "imagine-all", "imagine-flow", "mixed", "train-bf16"
 
 def train(batches: int, precision: str) -> dict[str, float]:
     """Seconds of an epoch, with the gather of its rows, and the error on held-out rows after it."""
-    from rl_lightning.algorithms.dynamics import Dynamics
-    from rl_lightning.models.dynamics_checks import squared_errors
+    from rl_lightning.algorithms.models.dynamics import Dynamics
+    from rl_lightning.models.dynamics.dynamics_metrics import squared_errors
     from rl_lightning.rollout.block import pick
     from rl_lightning.types import EnvSpec, Transitions
 
@@ -65,9 +65,9 @@ def train(batches: int, precision: str) -> dict[str, float]:
 
 
 def roll(starts: int, penalty: Any) -> dict[str, float]:
-    from rl_lightning.algorithms.sac import SAC
+    from rl_lightning.algorithms.online.sac import SAC
     from rl_lightning.envs.termination import HopperEnds
-    from rl_lightning.models.dynamics import EnsembleDynamics
+    from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics
     from rl_lightning.rollout.imagine import imagine
     from rl_lightning.types import EnvSpec
 
@@ -95,7 +95,7 @@ def flow() -> Any:
     """GORMPO's penalty by a RealNVP of its sizes; what it is calibrated on does not change what it costs."""
     from rl_lightning.models.density import RealNVP
     from rl_lightning.models.density.calibrated import CalibratedDensity
-    from rl_lightning.models.penalties import TanhPenalty
+    from rl_lightning.models.dynamics.penalties import TanhPenalty
 
     recipe = RealNVP(couplings=settings.COUPLINGS, hidden=[settings.FLOW_HIDDEN] * 2)
     density = CalibratedDensity(recipe.spec(), settings.OBS, settings.ACTION)
@@ -107,9 +107,9 @@ def flow() -> Any:
 
 def mixed(quick: bool) -> dict[str, float]:
     """Seconds to gather the blocks of a stretch and to learn from them: SAC's usual sizes on half a million rows."""
-    from rl_lightning.algorithms.sac import SAC
-    from rl_lightning.buffers.ring import RingBuffer
-    from rl_lightning.datamodules.model_rollout import ModelRolloutData
+    from rl_lightning.algorithms.online.sac import SAC
+    from rl_lightning.datamodules.model_rollout_data import ModelRolloutData
+    from rl_lightning.replay.ring import RingBuffer
     from rl_lightning.rollout.block import pick
     from rl_lightning.types import EnvSpec
 

@@ -17,9 +17,9 @@ import h5py
 import machine
 import numpy as np
 
-from rl_lightning.datasets.hdf5 import write_hdf5
+from rl_lightning.datasets.formats.hdf5 import write_hdf5
+from rl_lightning.datasets.formats.raw import Raw
 from rl_lightning.datasets.load import load_dataset, peek
-from rl_lightning.datasets.raw import Raw
 
 ROWS, OBS, ACTION, STEPS = 1_000_000, 17, 6, 1000
 

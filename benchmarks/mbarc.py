@@ -25,15 +25,15 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from rl_lightning.algorithms.next_frame import NextFrame
-from rl_lightning.buffers.frame_log import FrameLog
+from rl_lightning.algorithms.worlds.next_frame import NextFrame
+from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.transforms import AtariFrames
-from rl_lightning.functional.frames import clipped_frame_loss
-from rl_lightning.heap import keep_pages
-from rl_lightning.models.next_frame import FrameWorld, NextFramePredictor
+from rl_lightning.envs.wrappers.transforms import AtariFrames
+from rl_lightning.functional.frame_losses import clipped_frame_loss
+from rl_lightning.kernels.malloc import keep_pages
+from rl_lightning.models.frames.frame_world import FrameWorld, NextFramePredictor
+from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.rollout.collect import Collector
-from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.rollout.simulated_env import SimulatedEnvs, Starts
 from rl_lightning.types import EnvSpec, FrameWindow
 

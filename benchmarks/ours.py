@@ -20,17 +20,17 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from rl_lightning.algorithms import DQN, PPO, SAC
-from rl_lightning.algorithms.module import RLModule
-from rl_lightning.buffers import Replay
+from rl_lightning.algorithms.rl_module import RLModule
 from rl_lightning.callbacks import LogConfig, Titles, default_callbacks, make_loggers
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules import OnlineData, OnPolicyData
-from rl_lightning.datamodules.module import RLData
+from rl_lightning.datamodules.bases.rl_data import RLData
 from rl_lightning.envs.make import EnvConfig
-from rl_lightning.functional.advantages import GAE
-from rl_lightning.functional.schedules import Linear
-from rl_lightning.heap import keep_pages
-from rl_lightning.networks.mlp import MLP
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.functional.advantage_estimators import GAE
+from rl_lightning.kernels.malloc import keep_pages
+from rl_lightning.nn.mlp import MLP
+from rl_lightning.optim.schedules import Linear
+from rl_lightning.replay import Replay
 from rl_lightning.seeding import seed_globals
 
 LOG_EVERY = 500  # as in a run of 100,000 steps; a run of 2,500 would by itself write metrics every 12

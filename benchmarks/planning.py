@@ -21,10 +21,10 @@ from torch.func import functional_call, stack_module_state
 from torch.nn import functional as F
 
 from rl_lightning.algorithms import TDMPC2
-from rl_lightning.models.controller import Controller
-from rl_lightning.models.dream_world import DreamWorld
-from rl_lightning.rollout.dream import dream
-from rl_lightning.rollout.planners import MPPI
+from rl_lightning.evolution.dream_rollout import dream
+from rl_lightning.models.world_models.controller import Controller
+from rl_lightning.models.world_models.vision_memory import DreamWorld
+from rl_lightning.planning.planners import MPPI
 from rl_lightning.types import EnvSpec, Sequences
 
 OBS, ACTION, LATENT, HIDDEN, BINS, BATCH, HORIZON = 24, 6, 128, 384, 101, 256, 3

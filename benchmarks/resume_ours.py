@@ -21,7 +21,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from rl_lightning.callbacks.generations import Generations, checksum, read_file, read_meta
+from rl_lightning.checkpoints.checkpoint_store import Generations, checksum, read_file, read_meta
 from rl_lightning.cli import main as rl
 
 

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
 import torch
 
-from rl_lightning.buffers.ring import RingBuffer
-from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.replay.ring import RingBuffer
+from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import EnvSpec, Steps
 
 ROWS, NEW = 1_000_000, 10_000

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from rl_lightning.api.desk import compare, find
     from rl_lightning.api.group import TrainedRuns
     from rl_lightning.api.policy import LoadedPolicy, load
-    from rl_lightning.api.run import TrainedRun, fit, resume
+    from rl_lightning.api.resume import resume
+    from rl_lightning.api.run import TrainedRun, fit
 
     __version__: str
 
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fit": "run", "resume": "run", "TrainedRun": "run", "load": "policy", "LoadedPolicy": "policy",
+    "fit": "run", "resume": "resume", "TrainedRun": "run", "load": "policy", "LoadedPolicy": "policy",
     "TrainedRuns": "group", "find": "desk", "compare": "desk",
 }  # fmt: skip
 

@@ -1,5 +1,14 @@
 """The errors a user can cause or meet. Each carries the exit code of the `rl` command."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_from_config: ContextVar[bool] = ContextVar("from_config", default=False)
+
 
 class RLError(Exception):
     """Base of all errors that are told in one to three lines instead of a traceback."""
@@ -41,3 +50,28 @@ class StageError(RLError):
     """A stage of a pipeline failed; the earlier products are kept."""
 
     exit_code = 1
+
+
+@contextmanager
+def made_from_config() -> Iterator[None]:
+    """Inside, constructors are called for a config: their errors name its keys, model.gamma."""
+    token = _from_config.set(True)
+    try:
+        yield
+    finally:
+        _from_config.reset(token)
+
+
+def name_arguments(error: RLError, arguments: Collection[str], *groups: str) -> None:
+    """Makes a constructor's error name its arguments, gamma, where it was called in Python and not for a config.
+
+    Args:
+        error: Raised in the constructor, with keys as a config spells them.
+        arguments: Of the constructor; other keys stay what they are.
+        groups: Where they stand in a config, e.g. "model".
+    """
+    if _from_config.get() or not error.args:
+        return
+    keys = re.compile(rf"(?<![\w./-])(?:{'|'.join(groups)})\.([a-z_]\w*)")
+    told = keys.sub(lambda key: key[1] if key[1] in arguments else key[0], str(error.args[0]))
+    error.args = (told, *error.args[1:])

@@ -165,6 +165,3 @@ class EpisodeStats(NamedTuple):
     seed: int | None = None
     extra: dict[str, float] = {}  # noqa: RUF012  (never mutated)
     cut: bool = False  # an evaluation ended it: the env would have gone on
-
-
-torch.serialization.add_safe_globals([EnvSpec])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rl_lightning.datasets.hdf5 import write_hdf5
-from rl_lightning.datasets.places import locate
-from rl_lightning.datasets.raw import Raw
-from rl_lightning.datasets.recipes import LOCAL_ENVS
+from rl_lightning.datasets.data_files import locate
+from rl_lightning.datasets.formats.hdf5 import write_hdf5
+from rl_lightning.datasets.formats.raw import Raw
+from rl_lightning.datasets.local_recipes import LOCAL_ENVS
 from rl_lightning.datasets.references import d4rl_env
 from rl_lightning.envs.make import EnvConfig, probe_spec
 

@@ -1,4 +1,4 @@
-"""README's terminal: the recorder of docs/make_cast.py, and what it drew."""
+"""README's terminal: the recorder of scripts/make_cast.py, and what it drew."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @pytest.fixture(scope="module")
 def cast():
-    spec = importlib.util.spec_from_file_location("make_cast", DOCS / "make_cast.py")
+    spec = importlib.util.spec_from_file_location("make_cast", DOCS.parent / "scripts" / "make_cast.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

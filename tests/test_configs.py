@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from rl_lightning.cli import main
-from rl_lightning.experiments.runs import Run
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.compose import inline as inline_stages
 from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.run_folder import Run
 from tests.generated_data import write_rows
 
 FOLDER = Path(__file__).parents[1] / "configs"
@@ -34,7 +34,7 @@ FRAGMENTS = ("buffer", "env", "network", "overlay")
 ALL = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
 SWEEPS = [name for name in ALL if name.startswith("sweep/")]  # tested with the sweeps
 NAMES = [name for name in ALL if name not in SWEEPS]
-GAMES = [f"mbarc/{path.removesuffix('.yaml')}" for path in load_file("docs/make_games.py").files()]
+GAMES = [f"mbarc/{path.removesuffix('.yaml')}" for path in load_file("scripts/make_games.py").files()]
 
 
 def is_pipeline(name: str) -> bool:
@@ -362,9 +362,9 @@ def test_parity_configs_are_the_originals(name):
 
 
 def test_games_are_one_template_and_one_table():
-    """Every game's file is what docs/make_games.py writes, and the sweep names all of them."""
-    for name, text in load_file("docs/make_games.py").files().items():
-        assert (FOLDER / "mbarc" / name).read_text() == text, "run docs/make_games.py"
+    """Every game's file is what scripts/make_games.py writes, and the sweep names all of them."""
+    for name, text in load_file("scripts/make_games.py").files().items():
+        assert (FOLDER / "mbarc" / name).read_text() == text, "run scripts/make_games.py"
     assert yaml.safe_load((FOLDER / "sweep" / "atari100k.yaml").read_text())["grid"]["config"] == GAMES
 
 

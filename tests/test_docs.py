@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from rl_lightning.cli import main
-from rl_lightning.cli.help import TEXTS
-from rl_lightning.experiments import catalog
+from rl_lightning.cli.commands import COMMANDS
+from rl_lightning.cli.help import text_of
+from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.request import Request
@@ -35,7 +36,7 @@ def commands(page: Path) -> list[list[str]]:
 
 
 def load_generator():
-    spec = importlib.util.spec_from_file_location("make_options", ROOT / "docs" / "make_options.py")
+    spec = importlib.util.spec_from_file_location("make_options", ROOT / "scripts" / "make_options.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -96,8 +97,8 @@ def test_shown_commands_are_real(words, tmp_path, monkeypatch, capsys):
         return
     for word in rest:
         if word.startswith("--"):
-            assert word in TEXTS[command], f"rl {command} has no {word}"
-    assert command in TEXTS
+            assert word in text_of(command), f"rl {command} has no {word}"
+    assert command in COMMANDS
 
 
 YAML = [text for page in PAGES if page.stem != "extending" for text in blocks(page, "yaml")]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rl_lightning.experiments.sweep.definition import read_definition
+from rl_lightning.sweep.definition import read_definition
 
 DOCS = Path(__file__).parents[1] / "docs"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -10,7 +10,7 @@ from lightning.fabric.utilities.distributed import _set_num_threads_if_needed
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
 
-from rl_lightning import ranks
+from rl_lightning import distributed
 
 
 class AveragingDDP(DDPStrategy):
@@ -42,5 +42,5 @@ class WatchingLauncher(_SubprocessScriptLauncher):
         if not environment.creates_processes_externally:
             self._call_children_scripts()
         _set_num_threads_if_needed(num_processes=self.num_processes)
-        with ranks.watch(self.procs):
+        with distributed.watch(self.procs):
             return function(*args, **kwargs)

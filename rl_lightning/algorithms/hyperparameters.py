@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABCMeta
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 
 from rl_lightning.algorithms.ranges import check_ranges
-from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.errors import ConfigError, ResumeError, name_arguments
 from rl_lightning.models.described import describe, hints_of, missing_in, path_of, rebuild, trusted_class
 
 POSITIONAL = "*"  # where a constructor takes any positional arguments: all of them, in order
 
 
-class Rebuildable:
+class Constructed(ABCMeta):
+    """Errors of a constructor name its own arguments, unless it was called for a config."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().__call__(*args, **kwargs)
+        except ConfigError as error:
+            name_arguments(error, own_signature(cls).parameters, "model")
+            raise
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        return own_signature(cls)
+
+
+class Rebuildable(metaclass=Constructed):
     """Keeps the arguments of any constructor below it, and saves them with the weights as plain values."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:

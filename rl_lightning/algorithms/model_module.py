@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from rl_lightning.algorithms.module import RLModule
+from rl_lightning.algorithms.rl_module import RLModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.rounds import EvaluationRound
 from rl_lightning.types import EnvSpec, Transitions

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.algorithms.acting import Acting
-from rl_lightning.algorithms.module import RLModule
+from rl_lightning.algorithms.rl_module import RLModule
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.evaluate import StepCap, evaluate, summarize
 from rl_lightning.rollout.evaluation_table import EvaluationTable

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from rl_lightning import ranks
+from rl_lightning import distributed
 from rl_lightning.errors import DivergedError
-from rl_lightning.functional.schedules import Constant, Schedule
+from rl_lightning.optim.schedules import Constant, Schedule
 
 Grads = Sequence[Tensor | None]
 
@@ -40,7 +40,7 @@ class Stepper:
         self, optimizer: Optimizer, loss: Tensor, clip: float | None = None, grads: Grads | None = None
     ) -> Tensor | None:
         """Returns the gradient's norm if it is clipped. A rule that has written its gradients out hands them in."""
-        alone = ranks.world_size() == 1
+        alone = distributed.world_size() == 1
         if alone:
             check_finite(loss)
         params = parameters(optimizer)
@@ -52,7 +52,7 @@ class Stepper:
         if not alone:
             # the loss goes with the gradients: one rank must not leave while the others wait for its message
             mean = loss.detach().clone()
-            ranks.average_([*(g for g in grads if g is not None), mean])
+            distributed.average_([*(g for g in grads if g is not None), mean])
             check_finite(mean)
         return self.move(optimizer, params, grads, clip)
 
@@ -138,7 +138,9 @@ class GradientGuard(Stepper):
         self, optimizer: Optimizer, loss: Tensor, clip: float | None = None, grads: Grads | None = None
     ) -> Tensor | None:
         params = parameters(optimizer)
-        if ranks.world_size() == 1 and not math.isfinite(loss.item()):  # several must not part ways here
+        if distributed.world_size() == 1 and not math.isfinite(
+            loss.item()
+        ):  # several must not part ways here
             self._refuse(loss.item(), params, [])
             return None if clip is None else torch.zeros_like(loss.detach())
         if self.hooks is not None:
@@ -152,7 +154,7 @@ class GradientGuard(Stepper):
             raise DivergedError(f"in the backward pass: {error}") from error
         value = loss.detach().clone().float()
         there = [g for g in grads if g is not None]
-        ranks.average_([*there, value])  # all ranks see and decide the same
+        distributed.average_([*there, value])  # all ranks see and decide the same
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(there))) if there else torch.zeros(())
         if not (math.isfinite(value.item()) and math.isfinite(norm.item())):
             self._refuse(value.item(), params, grads)

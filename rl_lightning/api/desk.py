@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rl_lightning.api.spelling import spoken_in_python
 
 if TYPE_CHECKING:
-    from rl_lightning.experiments.compare import Comparison
-    from rl_lightning.experiments.index import Listed
+    from rl_lightning.analysis.compare import Comparison
+    from rl_lightning.runs.store.index import Listed
 
 
 @spoken_in_python()
@@ -32,8 +32,8 @@ def find(
         root: Where runs live; null: RL_LOGS or lightning_logs.
         fields: Fields of the record: algorithm="SAC", env="Hopper-v5".
     """
-    from rl_lightning.experiments.filters import Condition, keep, order, parse_condition
-    from rl_lightning.experiments.index import Index
+    from rl_lightning.runs.store.index import Index
+    from rl_lightning.runs.store.run_filters import Condition, keep, order, parse_condition
 
     wanted = [parse_condition(text) for text in conditions]
     wanted += [Condition(key, "=", str(value)) for key, value in fields.items()]
@@ -60,13 +60,10 @@ def compare(
         optimal: Score that the optimality gap is measured from.
         against: env_step, update or time.
     """
-    from rl_lightning.experiments.compare import compare as compare_groups
-    from rl_lightning.experiments.index import Index
-    from rl_lightning.experiments.select import choose, several
+    from rl_lightning.analysis.compare import compare_named
+    from rl_lightning.runs.store.select_runs import several
 
     words = [str(getattr(name, "folder", name)) for name in names]
     several(words, "compare")
-    with Index() as index:
-        groups = choose(words, index)
     chosen = [metrics] if isinstance(metrics, str) else list(metrics)
-    return compare_groups(groups, chosen, threshold, optimal, against)
+    return compare_named(words, chosen, threshold, optimal, against)[0]

@@ -34,8 +34,8 @@ def sort_out(
             continue
         if is_plain(value):
             sorted_out.flags.append(f"--{key}={value if isinstance(value, str) else json.dumps(value)}")
-        elif key in ("model", "data"):
-            path, module = named_class(key, value)
+        elif (last := key.rpartition(".")[2]) in ("model", "data"):
+            path, module = named_class(last, value)
             sorted_out.flags.append(f"--{key}={path}")
             sorted_out.imports.extend([module] if module not in sorted_out.imports else [])
         else:

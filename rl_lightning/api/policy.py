@@ -13,7 +13,7 @@ from rl_lightning.errors import ConfigError
 if TYPE_CHECKING:
     import numpy as np
 
-    from rl_lightning.experiments.runs import Run
+    from rl_lightning.runs.store.run_folder import Run
 
 
 class LoadedPolicy:
@@ -103,13 +103,9 @@ class LoadedPolicy:
         """
         import numpy as np
 
-        envs = self.data.eval_envs(episodes)
-        if envs is None:
-            raise ConfigError(f"{type(self.data).__name__} names no env to play in")
-        try:
-            played = self.model.play(envs, episodes, seed, self.data.schedule.run.eval_max_steps)
-        finally:
-            envs.close()
+        from rl_lightning.analysis.evaluation.play_agent import play_episodes
+
+        played = play_episodes(self.model, self.data, episodes, seed)
         return np.array([episode.episode_return for episode in played])
 
     def imagine(self, horizon: int = 15, actions: Any = None) -> Any:
@@ -145,17 +141,22 @@ def load(
         imports: Packages of yours that the run was made with. Those that you have imported already need not be named.
         given: The objects that the run was made with, by their dotted names. What `fit` returned still has them.
     """
-    from rl_lightning.experiments.runs import resolve
-    from rl_lightning.experiments.select import last_stage
     from rl_lightning.runs.agents.agent import load_agent
     from rl_lightning.runs.process import unchanged_process
     from rl_lightning.runs.request import Request
+    from rl_lightning.runs.store.run_folder import resolve
+    from rl_lightning.runs.store.select_runs import last_stage
 
     place = Path(str(getattr(run, "folder", run)))
     if place.suffix == ".ckpt" and place.is_file():
         checkpoint, place = checkpoint or str(place), run_folder(place)
-    found = last_stage(resolve(str(place)))
+    whole = resolve(str(place))
+    found = last_stage(whole)
     objects = {**getattr(run, "given", {}), **(given or {})}
+    if found.folder != whole.folder:
+        from rl_lightning.runs.engine.stage_objects import of_stage
+
+        objects = of_stage(objects, found.folder.name, found.read().get("given") or [])
     request = Request(checkpoint=checkpoint or "best", imports=trusted(found, imports), given=objects)
     with unchanged_process():
         agent = load_agent(found, request)

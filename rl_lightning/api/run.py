@@ -1,4 +1,4 @@
-"""Training from Python: `fit` and `resume`, and the run that they return."""
+"""Training from Python: `fit`, and the run that it returns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TrainedRun:
     """
 
     def __init__(self, folder: str | Path, given: Mapping[str, Any] | None = None) -> None:
-        from rl_lightning.experiments.runs import Run
+        from rl_lightning.runs.store.run_folder import Run
 
         self._run, self.given = Run(Path(folder)), dict(given or {})
 
@@ -59,14 +59,19 @@ class TrainedRun:
     @property
     def stages(self) -> list[str]:
         """Of a pipeline, those that have begun; of a run none."""
-        from rl_lightning.pipeline.ledger import Ledger
+        from rl_lightning.runs.pipeline.ledger import Ledger
 
         return list(Ledger(self.folder / "pipeline.json").read())
 
     def __getitem__(self, stage: str) -> TrainedRun:
         if stage not in self.stages:
             raise KeyError(f"'{self.name}' has no stage '{stage}'; it has {', '.join(self.stages) or 'none'}")
-        return TrainedRun(self.folder / stage)
+        if not self.given:
+            return TrainedRun(self.folder / stage)
+        from rl_lightning.runs.engine.stage_objects import of_stage
+
+        own = TrainedRun(self.folder / stage).record.get("given") or []
+        return TrainedRun(self.folder / stage, of_stage(self.given, stage, own))
 
     @spoken_in_python()
     def metrics(self, *names: str) -> Any:
@@ -77,7 +82,7 @@ class TrainedRun:
         """
         import numpy as np
 
-        from rl_lightning.experiments.metrics_file import CLOCKS, find_column, header, read_columns
+        from rl_lightning.runs.store.metrics_file import CLOCKS, find_column, header, read_columns
 
         path = self.folder / "metrics.csv"
         columns = header(path)
@@ -170,7 +175,8 @@ def fit(
         config: A shipped config, a file, or several of them, later ones laid over earlier ones.
         overrides: Settings by their dotted names: {"model.lr": 1e-3, "data.num_envs": 4}. An argument of the model, the
             data or the trainer may also be an object: {"model.network": make_net, "data.env": MyEnv}, and `model` and
-            `data` a class of your own.
+            `data` a class of your own. Of a pipeline they go to every stage that takes them, or to one:
+            {"stages.bc.data.env": MyEnv}.
         env_steps: Budget in env steps; null: the config's.
         updates: Budget in updates; null: the config's.
         seed: Of everything; null: the config's.
@@ -195,24 +201,14 @@ def fit(
                 raise ConfigError("give seed= or seeds=, and of seeds= at least one")
             title = given_name(request, composed) or composed.get("name")
             return _fit_seeds(composed, request, names, list(seeds), title, stem_of(names, composed))
-        return _fit_one(composed, request, names)
+        return fit_one(composed, request, names)
 
 
-def _fit_one(composed: dict[str, Any], request: Request, names: list[str]) -> TrainedRun:
-    from rl_lightning.runs.config.parsing import parse_config
-    from rl_lightning.runs.engine.fit import given_name, stem_of, train
-    from rl_lightning.runs.engine.pipelines import fit_pipeline
+def fit_one(composed: dict[str, Any], request: Request, names: list[str]) -> TrainedRun:
+    from rl_lightning.runs.fit_config import fit_config
 
     request = replace(request, command=as_command(names, request))
-    if "stages" in composed:
-        if request.given:
-            raise ConfigError(
-                f"{next(iter(request.given))}: stages are made from their configs alone, and take no objects"
-            )
-        return TrainedRun(fit_pipeline(composed, request, names).run.folder)
-    cli = parse_config(composed, request)
-    ended = train(cli, request, given_name(request, composed), stem_of(names, composed))
-    return TrainedRun(ended.run.folder, request.given)
+    return TrainedRun(fit_config(composed, request, names).run.folder, request.given)
 
 
 def _fit_seeds(
@@ -224,9 +220,9 @@ def _fit_seeds(
     stem: str,
 ) -> TrainedRuns:
     """One run after the other under the names that `rl fit --seeds` gives; an interrupted one is the last."""
-    from rl_lightning.experiments.runs import fresh_name
     from rl_lightning.runs.engine.folder import GROUP_SEEDS
     from rl_lightning.runs.engine.group import members_of
+    from rl_lightning.runs.store.run_folder import fresh_name
 
     group = str(title) if title else fresh_name(stem)
     flags = [flag for flag in request.overrides if not flag.startswith("--run.name=")]
@@ -234,7 +230,7 @@ def _fit_seeds(
     runs = []
     for seed, name in members_of(group, seeds).items():
         own = [*flags, f"--run.name={name}", f"--seed_everything={seed}"]
-        runs.append(_fit_one(copy.deepcopy(composed), replace(request, overrides=own, group=group), names))
+        runs.append(fit_one(copy.deepcopy(composed), replace(request, overrides=own, group=group), names))
         os.environ.pop("RL_RUN_DIR", None)  # of the run that has ended
         if runs[-1].status == "interrupted":
             break
@@ -247,44 +243,3 @@ def as_command(names: list[str], request: Request) -> list[str]:
     words += [word for package in request.imports for word in ("--import", package)]
     group = [] if request.group is None else ["--group", request.group]
     return [] if request.given else [*words, *request.overrides, *group]
-
-
-@spoken_in_python()
-def resume(
-    run: Any,
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    env_steps: int | None = None,
-    updates: int | None = None,
-    checkpoint: str | None = None,
-    imports: Sequence[str] = (),
-    given: Mapping[str, Any] | None = None,
-) -> TrainedRun:
-    """Resumes a run exactly where it was stopped, as `rl resume` does, in this process.
-
-    Args:
-        run: Its name or folder, or what `fit` returned.
-        overrides: Settings that change, by their dotted names.
-        env_steps: A new budget in env steps.
-        updates: A new budget in updates.
-        checkpoint: last, or a milestone (step-20000); null: last.
-        imports: Packages of yours that the run was made with. Those that you have imported already need not be named.
-        given: The objects that the run was made with, by their dotted names. What `fit` returned still has them.
-    """
-    from rl_lightning.api.policy import trusted
-    from rl_lightning.experiments.runs import resolve
-    from rl_lightning.runs.engine.meet import alone, meet
-    from rl_lightning.runs.engine.resume import go_on
-    from rl_lightning.runs.process import unchanged_process
-    from rl_lightning.runs.request import Request
-
-    place = resolve(str(getattr(run, "folder", run)))
-    short = {"run.env_steps": env_steps, "run.updates": updates}
-    flags, packages, objects = sort_out(overrides, short, trusted(place, imports))
-    objects = {**getattr(run, "given", {}), **(given or {}), **objects}
-    request = Request(overrides=flags, imports=packages, checkpoint=checkpoint, given=objects)
-    with unchanged_process():
-        meet()
-        with alone(place):
-            go_on(place, request)
-    return TrainedRun(place.folder, objects)

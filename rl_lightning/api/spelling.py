@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rl_lightning.errors import RLError
-from rl_lightning.experiments.catalog import all_options, find
+from rl_lightning.runs.config.catalog import all_options, find
 
 # Arguments of fit, resume, load, find and compare, by the flags that mean the same.
 KEYWORDS = {

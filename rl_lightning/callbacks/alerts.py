@@ -15,11 +15,11 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from rl_lightning import ranks
-from rl_lightning.callbacks.csv_logger import MetricsFile
-from rl_lightning.callbacks.messenger import Messenger
+from rl_lightning import distributed
 from rl_lightning.errors import ConfigError, DivergedError
-from rl_lightning.functional.expressions import WINDOW, Expression
+from rl_lightning.io.expressions import WINDOW, Expression
+from rl_lightning.loggers.alert_sender import Messenger
+from rl_lightning.loggers.metrics_csv import MetricsFile
 from rl_lightning.trainer.access import clock_of
 
 BUILT_IN = ("nan_loss", "slow_progress", "memory_high", "plateau")
@@ -145,7 +145,7 @@ class Alerts(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         """Looks at what was emitted up to the block before this one."""
-        if ranks.from_rank_zero(self._look(trainer)):
+        if distributed.from_rank_zero(self._look(trainer)):
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -13,8 +13,8 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from rl_lightning.algorithms.step import GradientGuard, Stepper
-from rl_lightning.callbacks.media import log_histogram
 from rl_lightning.errors import DivergedError
+from rl_lightning.loggers.media import log_histogram
 from rl_lightning.trainer.access import clock_of
 from rl_lightning.trainer.metrics_logger import emit
 

@@ -1,22 +1,58 @@
-"""`rl data`: what data sets there are, whether they are sound, and how to come by more."""
+"""`rl data` and its verbs."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from rl_lightning.cli.flags import Parsed, parse
-from rl_lightning.cli.tools import table
+from rl_lightning.cli.outputs import terminal_edge
 from rl_lightning.errors import ConfigError, DataError
-from rl_lightning.experiments.names import did_you_mean
-from rl_lightning.runs.recording.bar import Bar
+from rl_lightning.runs.store.names import did_you_mean
 
 
 def data(words: list[str]) -> int:
+    """recorded data: list, info, check, make, convert, get, publish
+
+    usage: rl data list | info | check | make | convert | get | publish ...
+
+    Recorded experience, by name: d4rl/hopper-medium-v2, minari/mujoco/hopper/medium-v0, local/hopper-medium, or a path
+    of an .hdf5, .npz or .pt file. Data live in $RL_DATA_DIR (rl data list says where); D4RL's own folder is looked in,
+    too.
+
+      rl data list                            what is there: rows, episodes, mean return, MB
+      rl data info local/hopper-medium        shapes, metadata, reference returns, checksum
+      rl data check d4rl/hopper-medium-v2     episodes, returns, ends, NaNs, jumps, shifted next rows, actions, rule
+      rl data make local/hopper-medium --rows 100000
+      rl data make local/hopper-medium-replay --run sac-hopper-1
+      rl data convert old.npz new.hdf5        also from .json, and from .pkl that holds nothing but plain arrays
+      rl data get d4rl/hopper-medium-v2       downloads; nothing else here ever does
+      rl data publish sac-hopper-1 --level medium
+
+    levels of make: random, medium, expert, medium-expert, medium-replay; -narrow (little noise) and -sparse (few rows
+    of high reward) may follow. Envs: hopper, halfcheetah, walker2d, pendulum; others with --env.
+
+      --format text|json      of list and info
+      --all                   list: also what can be fetched
+      --rows N                make: rows to record (default 100000, narrow 30000; of a replay: all)
+      --seed N                make: (default 0)
+      --run RUN               make: record from a run, or take its replay where the name says replay
+      --checkpoint NAME       make, publish: best, last or step-N (default best; of a replay: last)
+      --env ID                make: the env, where the name does not say it; convert: of the data, with its bounds
+      --num_envs N            make: envs that play at a time
+      --greedy                make: the policy's mode instead of samples
+      --force                 make: replace a data set of that name
+      --drop_bad              convert: leave out rows with NaN, infinite or far-off numbers
+      --max_episode_steps N   convert: time limit of a file that does not say where episodes were cut
+      --action_low X[,X...]   convert: with --action_high, the bounds that are mapped onto [-1, 1], one per dimension
+      --action_high X
+      --url URL               get: another server
+      --level NAME            publish: what the policy is called
+      --output FILE           publish: (default <data folder>/policies/<env>-<level>.safetensors)
+      --episodes N            publish: played to measure its return (default 20)
+    """
     actions = {
-        "list": list_data, "info": info, "check": check, "make": make, "convert": convert, "get": get,
-        "publish": publish,
+        "list": _list, "info": _info, "check": _check, "make": _make, "convert": _convert, "get": _get,
+        "publish": _publish,
     }  # fmt: skip
     if not words or words[0] not in actions:
         wrong = f"rl data has no '{words[0]}'" if words else "rl data what?"
@@ -25,113 +61,47 @@ def data(words: list[str]) -> int:
     return actions[words[0]](words[1:])
 
 
-def list_data(words: list[str]) -> int:
+def _list(words: list[str]) -> int:
     parsed = parse(words, takes=("format",), switches=("all",), command="data")
-    from rl_lightning.datasets.places import D4RL_FILES
-    from rl_lightning.datasets.summary import shelves
+    form = _format(parsed)
+    from rl_lightning.analysis.dataset_tables import list_datasets
 
-    found = shelves()
-    if _json(parsed):
-        print(
-            json.dumps(
-                [{"folder": shelf.folder, "files": shelf.files} for shelf in found], indent=2, default=str
-            )
-        )
-        return 0
-    for shelf in found:
-        print(f"{shelf.folder}{'' if shelf.files else '  (empty)'}")
-        if shelf.files:
-            rows = [{key: value for key, value in row.items()} for row in shelf.files]
-            print(table(rows))
-        print()
-    if parsed.has("all"):
-        there = {row["name"] for shelf in found for row in shelf.files}
-        names = [f"d4rl/{name}" for name in D4RL_FILES if f"d4rl/{name}" not in there]
-        print("rl data get fetches any of these:\n" + "\n".join(f"  {name}" for name in names))
-    elif not any(shelf.files for shelf in found):
-        print("record some with: rl data make local/pendulum-random --rows 20000")
+    print(list_datasets(form, parsed.has("all"), terminal_edge()))
     return 0
 
 
-def info(words: list[str]) -> int:
+def _info(words: list[str]) -> int:
     parsed = parse(words, takes=("format",), command="data")
-    name = _one(parsed, "info")
-    from rl_lightning.datasets.load import load_raw
-    from rl_lightning.datasets.summary import episode_table
+    name, form = _one(parsed, "info"), _format(parsed)
+    from rl_lightning.analysis.dataset_tables import describe_dataset
 
-    raw, data = load_raw(name)
-    episodes = episode_table(raw)
-    mean_return = episodes.mean_return
-    found: dict[str, Any] = {
-        "name": data.name,
-        "sha256": data.sha256,
-        "env": data.spec.env_id or None,
-        "rows": data.rows,
-        "episodes": len(episodes.returns),
-        "mean_return": mean_return,
-        "mean_length": float(episodes.lengths.mean()),
-        "obs": list(data.obs.shape),
-        "action": list(data.action.shape),
-        "action_kind": data.spec.action_kind,
-        "terminals": int(data.terminated.sum()),
-        "reference": data.reference._asdict() if data.reference else None,
-        "score": data.reference.score(mean_return) if data.reference else None,
-    }
-    if _json(parsed):
-        print(json.dumps({**found, "metadata": data.about}, indent=2, default=str))
-        return 0
-    if data.reference is not None:
-        low, high, kind = data.reference
-        found["reference"] = f"{low:.6g} to {high:.6g} ({kind})"
-    for title, part in (("", found), ("metadata", data.about)):
-        if title and part:
-            print(f"\n{title}")
-        width = max((len(key) for key in part), default=0)
-        for key, value in part.items():
-            print(f"  {key.ljust(width)}  {_shown(value)}")
+    print(describe_dataset(name, form))
     return 0
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = str(value if value is not None else "-")
-    return text if len(text) <= 200 else text[:200] + "..."
+def _check(words: list[str]) -> int:
+    name = _one(parse(words, command="data"), "check")
+    from rl_lightning.analysis.dataset_tables import check_dataset
+
+    text, sound = check_dataset(name)
+    print(text)
+    return 0 if sound else DataError.exit_code
 
 
-def check(words: list[str]) -> int:
-    parsed = parse(words, command="data")
-    name = _one(parsed, "check")
-    from rl_lightning.datasets.checks import examine
-    from rl_lightning.datasets.load import sha256_of
-    from rl_lightning.datasets.places import locate
-
-    source = locate(name)
-    findings = examine(source)
-    print(f"{name} · {source.path} · sha256 {sha256_of(source)[:16]}")
-    for finding in findings:
-        print(f"{' BAD' if finding.bad else '    '} {finding.topic:<10} {finding.text}")
-        for line in finding.more:
-            print(f"{'':16}{line}")
-    bad = [finding.topic for finding in findings if finding.bad]
-    print(f"look at: {', '.join(bad)}" if bad else "all is well")
-    return DataError.exit_code if bad else 0
-
-
-def convert(words: list[str]) -> int:
+def _convert(words: list[str]) -> int:
     takes = ("action_low", "action_high", "env", "max_episode_steps")
     parsed = parse(words, takes=takes, switches=("drop_bad",), command="data")
     if len(parsed.words) != 2:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
-    from rl_lightning.datasets.convert import convert as run
-
     low, high = (parsed.numbers(key, []) for key in ("action_low", "action_high"))
     if bool(low) != bool(high):
         raise ConfigError("--action_low and --action_high belong together")
-    limit = _number(parsed, "max_episode_steps")
+    limit = parsed.number("max_episode_steps")
     if limit is not None and (limit < 1 or limit != int(limit)):
         raise ConfigError(f"--max_episode_steps is {limit:g}; it must be a whole number above 0")
-    path, rows, dropped = run(
+    from rl_lightning.datasets.formats.convert import convert
+
+    path, rows, dropped = convert(
         parsed.words[0],
         Path(parsed.words[1]).expanduser(),
         (low, high) if low else None,
@@ -143,42 +113,58 @@ def convert(words: list[str]) -> int:
     return 0
 
 
-def get(words: list[str]) -> int:
+def _get(words: list[str]) -> int:
     parsed = parse(words, takes=("url",), command="data")
     name = _one(parsed, "get")
-    from rl_lightning.datasets import download
+    from rl_lightning.datasets.download import get_dataset
+    from rl_lightning.runs.recording.bar import Bar
 
-    url, path = download.target_of(name)
-    url = parsed.get("url") or url
-    if path.is_file():
-        known, found = download.recorded_digest(path), download.file_digest(path)
-        if known is not None and known != found:
-            raise DataError(
-                f"{path}: its sha256 differs from when it was fetched: damaged. Delete it and fetch it again"
-            )
-        print(f"{path} is here already (sha256 {found})")
-        return 0
-    digest = download.fetch(
-        url, path, Bar("MB", 1e6), begin=lambda size: print(_coming(url, size), flush=True)
-    )
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, sha256 {digest} (kept in {path.name}.sha256)")
+    print(get_dataset(name, parsed.get("url"), Bar("MB", 1e6), lambda text: print(text, flush=True)))
     return 0
 
 
-def _coming(url: str, size: int) -> str:
-    return f"{url} ({size / 1e6:.1f} MB)" if size else f"{url} (of unknown size)"
+def _make(words: list[str]) -> int:
+    parsed = parse(
+        words,
+        takes=("rows", "seed", "run", "checkpoint", "env", "num_envs"),
+        switches=("greedy", "force"),
+        command="data",
+    )
+    if len(parsed.words) != 1 or not parsed.words[0].startswith("local/"):
+        raise ConfigError("rl data make needs a name of your own below local/, e.g. local/hopper-medium")
+    from rl_lightning.runs.recording.record_dataset import DatasetRequest, described, record_dataset
+
+    wanted = DatasetRequest(
+        name=parsed.words[0],
+        rows=parsed.integer("rows", 0) or None,
+        seed=parsed.integer("seed", 0, least=0),
+        run=parsed.get("run"),
+        checkpoint=parsed.get("checkpoint"),
+        env=parsed.get("env"),
+        num_envs=parsed.integer("num_envs", 0) or None,
+        greedy=parsed.has("greedy"),
+        force=parsed.has("force"),
+        command=" ".join(parsed.raw),
+    )
+    print(described(wanted.name, *record_dataset(wanted)))
+    return 0
 
 
-def make(words: list[str]) -> int:
-    from rl_lightning.cli.data_make import make as run
+def _publish(words: list[str]) -> int:
+    parsed = parse(words, takes=("level", "output", "checkpoint", "episodes"), command="data")
+    if len(parsed.words) != 1 or not parsed.get("level"):
+        raise ConfigError("rl data publish needs a run and a level: rl data publish RUN --level medium")
+    from rl_lightning.runs.recording.publish_policy import PUBLISH_EPISODES, publish_policy, published_text
 
-    return run(words)
-
-
-def publish(words: list[str]) -> int:
-    from rl_lightning.cli.data_make import publish as run
-
-    return run(words)
+    path, about = publish_policy(
+        parsed.words[0],
+        str(parsed.get("level")),
+        parsed.get("output"),
+        parsed.get("checkpoint") or "best",
+        parsed.integer("episodes", PUBLISH_EPISODES),
+    )
+    print(published_text(path, about))
+    return 0
 
 
 def _one(parsed: Parsed, command: str) -> str:
@@ -187,16 +173,8 @@ def _one(parsed: Parsed, command: str) -> str:
     return parsed.words[0]
 
 
-def _json(parsed: Parsed) -> bool:
+def _format(parsed: Parsed) -> str:
     form = parsed.get("format") or "text"
     if form not in ("text", "json"):
         raise ConfigError(f"--format takes text or json, not '{form}'")
-    return form == "json"
-
-
-def _number(parsed: Parsed, name: str) -> float | None:
-    text = parsed.get(name)
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        raise ConfigError(f"--{name} takes a number, not '{text}'") from None
+    return form

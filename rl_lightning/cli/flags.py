@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.names import did_you_mean
 from rl_lightning.runs.config.keys import GROUPS, TOP
 from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.names import did_you_mean
 
 # The run group has a short flag per key. (A test holds this list against RunConfig.)
 RUN_KEYS = (
@@ -69,6 +69,13 @@ class Parsed:
         if not re.fullmatch(r"-?\d{1,12}", text) or int(text) < least:
             raise ConfigError(f"--{name} takes a whole number of at least {least}, not '{text}'")
         return int(text)
+
+    def number(self, name: str) -> float | None:
+        text = self.get(name)
+        try:
+            return None if text is None else float(text)
+        except ValueError:
+            raise ConfigError(f"--{name} takes a number, not '{text}'") from None
 
     def numbers(self, name: str, default: Sequence[float]) -> list[float]:
         """A list like 0.1,1."""

@@ -11,33 +11,11 @@ import traceback
 from collections.abc import Sequence
 
 from rl_lightning.cli import help as texts
+from rl_lightning.cli.commands import COMMANDS, ELSEWHERE
 from rl_lightning.cli.flags import normalize
 from rl_lightning.cli.process import quiet
 from rl_lightning.errors import ConfigError, ResumeError, RLError
 from rl_lightning.version import version
-
-# command -> module : function, each `(argv: list[str]) -> int`
-COMMANDS = {
-    "fit": "rl_lightning.cli.fit:fit",
-    "resume": "rl_lightning.cli.fit:resume",
-    "reproduce": "rl_lightning.cli.reproduce:reproduce",
-    "validate": "rl_lightning.cli.evaluation:validate",
-    "test": "rl_lightning.cli.evaluation:test",
-    "predict": "rl_lightning.cli.evaluation:predict",
-    "play": "rl_lightning.cli.evaluation:play",
-    "plot": "rl_lightning.cli.tools:plot",
-    "list": "rl_lightning.cli.tools:list_things",
-    "show": "rl_lightning.cli.show:show",
-    "compare": "rl_lightning.cli.desk:compare",
-    "export": "rl_lightning.cli.desk:export",
-    "report": "rl_lightning.cli.desk:report",
-    "cleanup": "rl_lightning.cli.desk:cleanup",
-    "data": "rl_lightning.cli.data:data",
-    "sweep": "rl_lightning.cli.sweep:sweep",
-    "watch": "rl_lightning.cli.watch:watch",
-    "tensorboard": "rl_lightning.cli.watch:tensorboard",
-    "doctor": "rl_lightning.cli.tools:doctor",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,12 +69,6 @@ def _show_everything() -> None:
             stream.reconfigure(errors="replace")
 
 
-ELSEWHERE = {  # what other tools call it
-    "train": "fit", "run": "fit", "evaluate": "test", "eval": "test", "analyze": "report", "tune": "sweep",
-    "ls": "list", "runs": "list", "info": "show", "rm": "cleanup", "clean": "cleanup", "continue": "resume",
-}  # fmt: skip
-
-
 def dispatch(words: list[str]) -> int:
     command = words[0] if words else "--help"
     if command in ("-h", "--help", "help"):
@@ -106,7 +78,7 @@ def dispatch(words: list[str]) -> int:
         print(f"rl_lightning {version()}")
         return 0
     if command not in COMMANDS:
-        from rl_lightning.experiments.names import did_you_mean
+        from rl_lightning.runs.store.names import did_you_mean
 
         meant = ELSEWHERE.get(command)
         hint = did_you_mean(command, COMMANDS) or f"; one of: {', '.join(COMMANDS)}"

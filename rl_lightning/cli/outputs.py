@@ -1,7 +1,9 @@
-"""Files that a command is told to write: looked at before anything is done for them."""
+"""What a command writes: files, looked at before anything is done for them, and notes."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 from rl_lightning.errors import ConfigError
@@ -25,3 +27,13 @@ def output_file(given: str | None, default: Path, suffixes: tuple[str, ...] = ()
     if not blocked.is_dir():
         raise ConfigError(f"--output {given}: {blocked} is no folder")
     return path
+
+
+def note(text: str) -> None:
+    """Something to know, beside what a command prints."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def terminal_edge() -> int | None:
+    """Where the terminal cuts lines; None for a file or a pipe, which do not."""
+    return shutil.get_terminal_size((140, 20)).columns if sys.stdout.isatty() else None

@@ -1,17 +1,17 @@
 """The DataModules; importing this package is what makes their names known to a YAML."""
 
-from rl_lightning.datamodules.evolve import EvolveData
-from rl_lightning.datamodules.frames import CollectFrames, FrameWindows, RewardSteps
-from rl_lightning.datamodules.model_rollout import ModelRolloutData
-from rl_lightning.datamodules.module import RLData
-from rl_lightning.datamodules.offline import OfflineData
-from rl_lightning.datamodules.on_policy import OnPolicyData
-from rl_lightning.datamodules.online import OnlineData
-from rl_lightning.datamodules.recorded import RecordedData
-from rl_lightning.datamodules.recording import RecordingData
-from rl_lightning.datamodules.sequences import SequenceData
-from rl_lightning.datamodules.simulated import SimulatedData, SimulatedReplay
-from rl_lightning.datamodules.windows import WindowData
+from rl_lightning.datamodules.bases.rl_data import RLData
+from rl_lightning.datamodules.episode_recorder_data import RecordingData
+from rl_lightning.datamodules.evolution_data import EvolveData
+from rl_lightning.datamodules.frame_data import CollectFrames, FrameWindows, RewardSteps
+from rl_lightning.datamodules.model_rollout_data import ModelRolloutData
+from rl_lightning.datamodules.offline_data import OfflineData
+from rl_lightning.datamodules.on_policy_data import OnPolicyData
+from rl_lightning.datamodules.online_data import OnlineData
+from rl_lightning.datamodules.recorded_episodes_data import RecordedData
+from rl_lightning.datamodules.sequence_data import SequenceData
+from rl_lightning.datamodules.simulated_data import SimulatedData, SimulatedReplay
+from rl_lightning.datamodules.window_data import WindowData
 
 __all__ = [
     "CollectFrames",

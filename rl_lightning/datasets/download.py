@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import shutil
 import urllib.error
 import urllib.parse
@@ -11,12 +10,13 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from rl_lightning.datasets.hdf5 import opened, read_columns
+from rl_lightning.datasets.data_files import D4RL_FILES, data_dir
+from rl_lightning.datasets.formats.hdf5 import opened, read_columns
+from rl_lightning.datasets.formats.raw import NEEDED
 from rl_lightning.datasets.load import file_digest
-from rl_lightning.datasets.places import D4RL_FILES, data_dir
-from rl_lightning.datasets.raw import NEEDED
 from rl_lightning.datasets.references import short_name
 from rl_lightning.errors import DataError
+from rl_lightning.io.atomic import atomic_path, write_text
 
 SERVER = "https://rail.eecs.berkeley.edu/datasets/offline_rl"
 CHUNK = 1 << 20
@@ -38,6 +38,32 @@ def target_of(name: str) -> tuple[str, Path]:
     return f"{SERVER}/{folder}/{file}", data_dir() / "d4rl" / file
 
 
+def get_dataset(name: str, url: str | None, progress: Progress, tell: Callable[[str], None]) -> str:
+    """Fetches one of D4RL's data sets where it is not here already; where it lies, as text.
+
+    Args:
+        name: Of the data set.
+        url: Another server's file; null: D4RL's own.
+        progress: Told of bytes as they come.
+        tell: Told what is coming, once the server has answered.
+    """
+    own, path = target_of(name)
+    source = url or own
+    if path.is_file():
+        known, digest = recorded_digest(path), file_digest(path)
+        if known is not None and known != digest:
+            raise DataError(
+                f"{path}: its sha256 differs from when it was fetched: damaged. Delete it and fetch it again"
+            )
+        return f"{path} is here already (sha256 {digest})"
+
+    def begin(size: int) -> None:
+        tell(f"{source} ({size / 1e6:.1f} MB)" if size else f"{source} (of unknown size)")
+
+    digest = fetch(source, path, progress, begin=begin)
+    return f"{path}: {path.stat().st_size / 1e6:.1f} MB, sha256 {digest} (kept in {path.name}.sha256)"
+
+
 def fetch(
     url: str,
     path: Path,
@@ -57,8 +83,7 @@ def fetch(
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise DataError(f"{url}: only http and https are fetched")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.part-{os.getpid()}")
-    try:
+    with atomic_path(path) as temporary:
         _download(url, temporary, progress, timeout, begin)
         check_whole(temporary)
         digest = file_digest(temporary)
@@ -68,11 +93,8 @@ def fetch(
                 f"{url}: its sha256 is {digest[:16]}..., that of the last download was {known[:16]}...\n"
                 f"Nothing was replaced. If the file was renewed on purpose, delete {path}.sha256 and fetch again"
             )
-        os.replace(temporary, path)
-        Path(f"{path}.sha256").write_text(f"{digest}  {path.name}\n")
-        return digest
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(Path(f"{path}.sha256"), f"{digest}  {path.name}\n")
+    return digest
 
 
 def _download(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.dataset import Dataset
+from rl_lightning.datasets.formats.minari_reader import arrays_of, described_by, rescale
+from rl_lightning.datasets.formats.raw import Raw, candidates, check_arrays, check_keys, said_of, the_one
 from rl_lightning.datasets.load import checked_rows, peek
-from rl_lightning.datasets.minari_reader import arrays_of, described_by, rescale
-from rl_lightning.datasets.places import locate
-from rl_lightning.datasets.raw import Raw, candidates, check_arrays, check_keys, said_of, the_one
 from rl_lightning.datasets.references import d4rl_options, local_reference
 from rl_lightning.errors import DataError
 from rl_lightning.types import EnvSpec

@@ -11,16 +11,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_lightning.datasets.actions import bounds_of, settle_actions, sizes_of
+from rl_lightning.datasets.data_files import Source, locate
 from rl_lightning.datasets.dataset import Dataset
-from rl_lightning.datasets.episodes import RECORDED, EpisodeRows, assemble
-from rl_lightning.datasets.formats import read_file
-from rl_lightning.datasets.hdf5 import peek_hdf5
-from rl_lightning.datasets.minari_reader import minari_digest, minari_folder, read_metadata, read_minari
-from rl_lightning.datasets.outliers import check_outliers
-from rl_lightning.datasets.places import Source, locate
-from rl_lightning.datasets.raw import Raw, check_arrays, check_finite
+from rl_lightning.datasets.formats.arrays import read_file
+from rl_lightning.datasets.formats.hdf5 import peek_hdf5
+from rl_lightning.datasets.formats.minari_reader import (
+    minari_digest,
+    minari_folder,
+    read_metadata,
+    read_minari,
+)
+from rl_lightning.datasets.formats.raw import Raw, check_arrays, check_finite
 from rl_lightning.datasets.references import Reference, d4rl_env, d4rl_reference, local_reference
+from rl_lightning.datasets.rows.action_kinds import bounds_of, settle_actions, sizes_of
+from rl_lightning.datasets.rows.episode_rows import RECORDED, EpisodeRows, assemble
+from rl_lightning.datasets.rows.outliers import check_outliers
 from rl_lightning.errors import DataError
 from rl_lightning.types import EnvSpec
 

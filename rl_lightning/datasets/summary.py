@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl_lightning.datasets.episodes import ends_of, timeouts_of
-from rl_lightning.datasets.goals import goes_on
-from rl_lightning.datasets.hdf5 import peek_hdf5, read_columns
-from rl_lightning.datasets.places import D4RL_FILES, READABLE, d4rl_dir, data_dir
-from rl_lightning.datasets.raw import Array, Raw
+from rl_lightning.datasets.data_files import D4RL_FILES, READABLE, d4rl_dir, data_dir
+from rl_lightning.datasets.formats.hdf5 import peek_hdf5, read_columns
+from rl_lightning.datasets.formats.raw import Array, Raw
 from rl_lightning.datasets.references import short_name
+from rl_lightning.datasets.rows.episode_rows import ends_of, timeouts_of
+from rl_lightning.datasets.rows.goals import goes_on
 from rl_lightning.errors import DataError
 
 

@@ -13,18 +13,19 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
-from rl_lightning.envs.noise import Noise
-from rl_lightning.envs.record import EpisodeRecord, chain
-from rl_lightning.envs.registry import ALLOWED_IMPORTS, build_base
-from rl_lightning.envs.transforms import AtariFrames, AtariPreset, Transform
+from rl_lightning.envs.adapter import EpisodeRecord, chain
+from rl_lightning.envs.registry import build_base
 from rl_lightning.envs.vector import Envs, SerialEnvs
 from rl_lightning.envs.workers import AsyncEnvs
-from rl_lightning.envs.wrappers import FrameStack, RepeatedAction
+from rl_lightning.envs.wrappers.env_noise import Noise
+from rl_lightning.envs.wrappers.env_wrappers import FrameStack, RepeatedAction
+from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreset, Transform
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.trust import ALLOWED_IMPORTS
 from rl_lightning.redaction import secret_texts
 from rl_lightning.types import EnvSpec
 
-__all__ = ["ALLOWED_IMPORTS", "EnvConfig", "Envs", "make_env", "make_envs", "probe_spec"]
+__all__ = ["EnvConfig", "Envs", "make_env", "make_envs", "probe_spec"]
 
 VECTORIZATIONS = ("sync", "async", "native")
 
@@ -197,7 +198,7 @@ def _native(config: EnvConfig, num_envs: int, render_mode: str | None, training:
         raise ConfigError(
             "vectorization 'native' takes exactly one transform, AtariPreset or AtariFrames, and no noise or repeat"
         )
-    from rl_lightning.envs.atari import native_envs, native_frames
+    from rl_lightning.envs.suites.atari import native_envs, native_frames
 
     if isinstance(presets[0], AtariFrames):
         return native_frames(config.id, config.kwargs, presets[0], num_envs, config.max_episode_steps)

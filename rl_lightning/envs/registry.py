@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 import gymnasium
 from gymnasium.envs.registration import EnvSpec as GymSpec
 
-from rl_lightning.envs.gl import prepare_gl
+from rl_lightning.envs.suites.gl import prepare_gl
 from rl_lightning.errors import ConfigError, EnvError, RLError
 from rl_lightning.extras import pip_line
+from rl_lightning.io.trust import ALLOWED_IMPORTS
 
 Env = gymnasium.Env[Any, Any]
-
-# Modules that an id such as `module:Env-v0` may import, and that env workers import too.
-ALLOWED_IMPORTS: set[str] = set()
 
 
 class Suite(NamedTuple):
@@ -33,11 +31,11 @@ class Suite(NamedTuple):
 _ROBOTICS = r"(PointMaze|AntMaze|AdroitHand|Fetch|Hand|Franka)\w*-v\d+$"
 SUITES = (
     Suite("", r"rl/", "rl_lightning.envs.toys"),
-    Suite("dmc", r"dmc/", "rl_lightning.envs.dmc"),
-    Suite("minigrid", r"(MiniGrid|BabyAI)-", "rl_lightning.envs.minigrid"),
-    Suite("box2d", r"CarRacing-", "rl_lightning.envs.carracing"),
-    Suite("robotics", _ROBOTICS, "rl_lightning.envs.robotics"),
-    Suite("atari", r"ALE/|\w+(NoFrameskip|Deterministic|-ram)-v\d+$", "rl_lightning.envs.atari"),
+    Suite("dmc", r"dmc/", "rl_lightning.envs.suites.dmc"),
+    Suite("minigrid", r"(MiniGrid|BabyAI)-", "rl_lightning.envs.suites.minigrid"),
+    Suite("box2d", r"CarRacing-", "rl_lightning.envs.suites.carracing"),
+    Suite("robotics", _ROBOTICS, "rl_lightning.envs.suites.robotics"),
+    Suite("atari", r"ALE/|\w+(NoFrameskip|Deterministic|-ram)-v\d+$", "rl_lightning.envs.suites.atari"),
 )
 
 

@@ -14,8 +14,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from rl_lightning.envs.record import EpisodeRecord
-from rl_lightning.envs.saved import from_saved, to_saved
+from rl_lightning.envs.adapter import EpisodeRecord
+from rl_lightning.envs.snapshot.saved_values import from_saved, to_saved
 from rl_lightning.errors import EnvError, ResumeError
 from rl_lightning.types import EnvSpec
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from rl_lightning.envs.record import EpisodeRecord
+from rl_lightning.envs.adapter import EpisodeRecord
 from rl_lightning.envs.vector import Array, Envs, Infos, Seeds, spread_seeds
 from rl_lightning.errors import EnvError, RLError
 from rl_lightning.types import EnvSpec

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import huber_loss
 
-from rl_lightning.functional.policy import mask_logits
+from rl_lightning.functional.action_distributions import mask_logits
 
 
 def td_target(reward: Tensor, next_value: Tensor, terminated: Tensor, discount: Tensor | float) -> Tensor:

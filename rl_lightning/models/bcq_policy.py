@@ -7,18 +7,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.functional.policy import standard_noise
-from rl_lightning.models.provided import Provided
-from rl_lightning.networks.critics import QEnsemble
-from rl_lightning.networks.mlp import MLPNet
+from rl_lightning.artifacts import Provided
+from rl_lightning.functional.action_distributions import standard_noise
+from rl_lightning.models.recipe_specs import as_network_recipe, network_args, rewritable
+from rl_lightning.nn.heads.critics import make_critics, with_output
+from rl_lightning.nn.mlp import MLP
+from rl_lightning.nn.torso import Network
 
 LOG_STD_BOUNDS = (-4.0, 15.0)
 LATENT_LIMIT = 0.5  # decoded codes stay where the data's own are dense
 
 
-def relu_net(in_dim: int, hidden: list[int], out_dim: int) -> nn.Sequential:
-    torso = MLPNet((in_dim,), list(hidden), "relu", init="default")
-    return nn.Sequential(torso, nn.Linear(torso.out_dim, out_dim))
+def relu_layers(hidden: list[int]) -> MLP:
+    return MLP(list(hidden), "relu", init="default")
 
 
 class ActionVAE(nn.Module):
@@ -28,13 +29,17 @@ class ActionVAE(nn.Module):
         obs_dim: Width of an observation.
         action_dim: Width of an action.
         hidden: Hidden sizes of encoder and decoder.
+        network: What turns the input of either into features; null: such layers.
     """
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden: list[int]) -> None:
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden: list[int], network: Network | None = None
+    ) -> None:
         super().__init__()
+        layers = network or relu_layers(hidden)
         self.latent_dim = 2 * action_dim
-        self.encoder = relu_net(obs_dim + action_dim, hidden, 2 * self.latent_dim)
-        self.decoder = relu_net(obs_dim + self.latent_dim, hidden, action_dim)
+        self.encoder = with_output(layers, obs_dim + action_dim, 2 * self.latent_dim)
+        self.decoder = with_output(layers, obs_dim + self.latent_dim, action_dim)
 
     def loss(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """(squared error of the reconstruction, KL to the standard normal), both means over all entries."""
@@ -56,12 +61,15 @@ class Perturbation(nn.Module):
         action_dim: Width of an action.
         hidden: Hidden sizes.
         reach: Largest change of an entry of the action.
+        network: What turns an observation with an action into features; null: layers of `hidden`.
     """
 
-    def __init__(self, obs_dim: int, action_dim: int, hidden: list[int], reach: float) -> None:
+    def __init__(
+        self, obs_dim: int, action_dim: int, hidden: list[int], reach: float, network: Network | None = None
+    ) -> None:
         super().__init__()
         self.reach = reach
-        self.net = relu_net(obs_dim + action_dim, hidden, action_dim)
+        self.net = with_output(network or relu_layers(hidden), obs_dim + action_dim, action_dim)
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
         moved = action + self.reach * torch.tanh(self.net(torch.cat((obs, action), -1)))
@@ -78,6 +86,9 @@ class BCQPolicy(nn.Module):
         vae_hidden: Hidden sizes of the autoencoder.
         reach: Largest change of an entry of a decoded action.
         candidates: Actions that the critic chooses from when acting.
+        network: What turns an observation with an action into features of the perturbation and of each critic, or
+            that written down; null: layers of `hidden`.
+        vae_network: The same of the autoencoder.
     """
 
     codes: Tensor
@@ -91,8 +102,11 @@ class BCQPolicy(nn.Module):
         vae_hidden: list[int],
         reach: float = 0.05,
         candidates: int = 100,
+        network: Network | dict[str, Any] | None = None,
+        vae_network: Network | dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        recipe, vae_recipe = as_network_recipe(network), as_network_recipe(vae_network)
         self.init_args: dict[str, Any] = {
             "obs_dim": obs_dim,
             "action_dim": action_dim,
@@ -101,9 +115,11 @@ class BCQPolicy(nn.Module):
             "reach": reach,
             "candidates": candidates,
         }
-        self.vae = ActionVAE(obs_dim, action_dim, vae_hidden)
-        self.actor = Perturbation(obs_dim, action_dim, hidden, reach)
-        self.q = QEnsemble(2, obs_dim, action_dim, hidden)
+        self.init_args |= network_args(network=recipe, vae_network=vae_recipe)
+        self.describable = all(rewritable(each) for each in (recipe, vae_recipe) if each is not None)
+        self.vae = ActionVAE(obs_dim, action_dim, vae_hidden, vae_recipe)
+        self.actor = Perturbation(obs_dim, action_dim, hidden, reach, recipe)
+        self.q = make_critics(2, obs_dim, action_dim, hidden, recipe)
         codes = torch.randn(candidates, self.vae.latent_dim)
         self.register_buffer("codes", codes.clamp_(-LATENT_LIMIT, LATENT_LIMIT))
 

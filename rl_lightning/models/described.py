@@ -19,30 +19,22 @@ import torch
 from torch import nn
 
 from rl_lightning.errors import ConfigError, ResumeError
-from rl_lightning.types import EnvSpec
 
 GIVEN = "given_in_python"
 Plain = dict[str, Any]
 
 # Parts of this package whose classes are arguments of others; the rest of it runs things.
 _OURS = (
-    "functional",
-    "networks",
-    "models",
-    "buffers",
-    "envs",
-    "datasets",
-    "rollout",
-    "algorithms",
-    "datamodules",
-)
+    "types", "functional", "nn", "optim", "models", "replay", "envs", "datasets", "clock", "rollout", "planning",
+    "evolution", "behaviors", "algorithms", "datamodules",
+)  # fmt: skip
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _MISSING = object()
 
 
 def describe(value: Any) -> Any:
     """Plain values as they are, a recipe as its class and arguments; what no file can name as "given in Python"."""
-    if value is None or isinstance(value, bool | int | float | str | torch.dtype | EnvSpec):
+    if value is None or isinstance(value, bool | int | float | str | torch.dtype):
         return value
     if isinstance(value, np.generic):
         return value.item()

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.models.normalizer import RunningNorm
-from rl_lightning.models.provided import Excerpt, Provided
-from rl_lightning.models.recipes import read_recipe, rewritable, written
-from rl_lightning.networks.actors import PolicyHead, make_policy_head
-from rl_lightning.networks.base import FeedForward, Network
-from rl_lightning.networks.critics import DiscreteQNet
+from rl_lightning.artifacts import Excerpt, Provided
+from rl_lightning.models.normalizers import RunningNorm
+from rl_lightning.models.recipe_specs import read_recipe, rewritable, written
+from rl_lightning.nn.heads.actors import PolicyHead, make_policy_head
+from rl_lightning.nn.heads.critics import DiscreteQNet
+from rl_lightning.nn.torso import FeedForward, Network
 from rl_lightning.types import EnvSpec
 
 

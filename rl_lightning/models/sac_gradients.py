@@ -1,7 +1,7 @@
 """SAC's losses with their gradients, written out for plain ReLU networks.
 
 Of an update of two layers of 256 on a CPU a good part is autograd's bookkeeping. The arithmetic is that of
-`algorithms/sac.py`, where the losses stand as a reader expects them; a test holds the two together.
+`algorithms/online/sac.py`, where the losses stand as a reader expects them; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.functional.policy import squash, squash_backward
-from rl_lightning.functional.relu_net import Layers, layer, relu_backward, relu_forward
-from rl_lightning.networks.actors import SquashedGaussianActor, bounded_log_std, bounded_log_std_slope
-from rl_lightning.networks.critics import QEnsemble
-from rl_lightning.networks.ensemble import EnsembleLinear
-from rl_lightning.networks.mlp import MLPNet
+from rl_lightning.functional.action_distributions import squash, squash_backward
+from rl_lightning.kernels.relu_mlp import Layers, layer, relu_backward, relu_forward
+from rl_lightning.nn.ensemble import EnsembleLinear
+from rl_lightning.nn.heads.actors import SquashedGaussianActor, bounded_log_std, bounded_log_std_slope
+from rl_lightning.nn.heads.critics import QEnsemble
+from rl_lightning.nn.mlp import MLPNet
 
 
 class CriticStep(NamedTuple):

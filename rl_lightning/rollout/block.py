@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from rl_lightning import interrupt
-from rl_lightning.rollout.phases import PhaseContext
+from rl_lightning import stop_request
+from rl_lightning.clock.phases import PhaseContext
 
 _END = object()
 
@@ -67,7 +67,7 @@ class Block:
 
     def _make(self) -> Any:
         """Collecting and sampling are done in full precision, whatever the rule is computed in."""
-        interrupt.poll()
+        stop_request.poll()
         if not torch.is_autocast_enabled("cpu" if self.device is None else self.device.type):
             return next(self.batches, _END)
         with torch.autocast("cpu" if self.device is None else self.device.type, enabled=False):

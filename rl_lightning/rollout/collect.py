@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rl_lightning import interrupt
+from rl_lightning import stop_request
 from rl_lightning.types import Carry, EnvSpec, EpisodeStats, Steps
 
 
@@ -60,7 +60,7 @@ class Collector:
         legal = None if mask is None else torch.from_numpy(mask).unbind()
         with torch.no_grad():
             for t in range(steps):
-                interrupt.poll()
+                stop_request.poll()
                 obs[t] = current
                 if mask is not None:
                     mask[t] = self.mask

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_lightning import interrupt
-from rl_lightning.functional.scores import iqm
+from rl_lightning import stop_request
+from rl_lightning.functional.score_statistics import iqm
 from rl_lightning.rollout.collect import Act, episode_stats, to_array, zero_rows
 from rl_lightning.types import Carry, EpisodeStats
 
@@ -77,7 +77,7 @@ def evaluate(
     carry = initial_carry(num)
     with torch.no_grad():
         while any(len(done) < want for done, want in zip(played, quota, strict=True)):
-            interrupt.poll()
+            stop_request.poll()
             mask = torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
             action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
             obs, _, terminated, truncated, infos = envs.step(to_array(action))

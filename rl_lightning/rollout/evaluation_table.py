@@ -9,7 +9,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from rl_lightning import ranks
+from rl_lightning import distributed
 from rl_lightning.types import EpisodeStats
 
 FIXED = 4  # columns: return, length, seed, cut; behind them what the env reported
@@ -29,7 +29,7 @@ class EvaluationTable(Metric):
     def update(self, episodes: list[EpisodeStats]) -> None:
         """All episodes of this rank at once: every rank must know which columns there are."""
         own = {key for episode in episodes for key in episode.extra}
-        self.keys = sorted(set().union(*ranks.gather_objects(own)))
+        self.keys = sorted(set().union(*distributed.gather_objects(own)))
         rows = [
             [
                 e.episode_return,

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from rl_lightning.envs.termination import Termination
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.policy import standard_noise
-from rl_lightning.models.dynamics import ModelStep
+from rl_lightning.functional.action_distributions import standard_noise
+from rl_lightning.models.dynamics.ensemble_dynamics import ModelStep
 from rl_lightning.rollout.collect import Act
 from rl_lightning.types import Carry
 

@@ -7,8 +7,8 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from rl_lightning.clock.run_clock import RunSchedule
 from rl_lightning.rollout.collect import Act
-from rl_lightning.rollout.schedule import RunSchedule
 from rl_lightning.types import Carry, FrameWindow, Transitions
 
 

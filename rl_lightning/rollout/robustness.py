@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.noise import Noise
+from rl_lightning.envs.wrappers.env_noise import Noise
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.scores import bootstrap_interval, mean
+from rl_lightning.functional.score_statistics import bootstrap_interval, mean
 
 KINDS = {"observations": (False, True), "actions": (True, False), "both": (True, True)}  # (actions, obs)
 RATES = (0.1, 1.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_lightning import interrupt
+from rl_lightning import stop_request
 from rl_lightning.rollout.collect import Act, to_array
 from rl_lightning.types import Carry
 
@@ -30,7 +30,7 @@ def trajectory(
     carry, ended = initial_carry(1), False
     with torch.no_grad():
         while not ended:
-            interrupt.poll()
+            stop_request.poll()
             mask = torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
             action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
             played = to_array(action)

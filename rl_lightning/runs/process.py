@@ -18,7 +18,7 @@ def unchanged_process() -> Iterator[None]:
     import torch
     from jsonargparse import _common  # its settings have a setter, and no getter for all of them
 
-    from rl_lightning.envs.registry import ALLOWED_IMPORTS
+    from rl_lightning.io.trust import ALLOWED_IMPORTS
 
     variables, filters, path = dict(os.environ), list(warnings.filters), list(sys.path)
     settings, allowed = _copied(_common.parsing_settings), set(ALLOWED_IMPORTS)

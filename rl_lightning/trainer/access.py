@@ -6,8 +6,8 @@ from typing import Any, Protocol, cast
 
 from lightning.pytorch import Trainer
 
+from rl_lightning.clock.run_clock import RunSchedule
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.schedule import RunSchedule
 from rl_lightning.types import EnvSpec
 
 

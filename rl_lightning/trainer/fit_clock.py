@@ -8,7 +8,7 @@ from typing import Any
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.utilities import rank_zero_warn
 
-from rl_lightning import ranks, seeding
+from rl_lightning import distributed, seeding
 from rl_lightning.trainer.access import clock_of, data_of
 from rl_lightning.trainer.loops import is_last_block
 
@@ -43,7 +43,7 @@ class FitClock(Callback):
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         clock = clock_of(trainer)
         if clock.run.max_time is not None:  # the same on all ranks
-            clock.seconds = ranks.from_rank_zero(time.monotonic() - self._began)
+            clock.seconds = distributed.from_rank_zero(time.monotonic() - self._began)
         if clock.finished or clock.late:
             trainer.should_stop = True
 

@@ -7,7 +7,7 @@ from typing import Any
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from rl_lightning.rollout.schedule import Limits
+from rl_lightning.clock.run_clock import Limits
 
 COUNTS = ("ready", "started", "processed", "completed")
 

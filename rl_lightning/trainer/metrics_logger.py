@@ -10,8 +10,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 
-from rl_lightning import ranks
-from rl_lightning.rollout.schedule import RunSchedule, crossed
+from rl_lightning import distributed
+from rl_lightning.clock.run_clock import RunSchedule, crossed
 from rl_lightning.trainer.access import clock_of, data_of
 
 EMISSIONS = 200  # per run, unless an interval is given
@@ -36,7 +36,7 @@ def emit(trainer: Trainer, metrics: dict[str, float]) -> None:
 
 def over_ranks(metrics: dict[str, float]) -> dict[str, float]:
     """Means over the ranks that have each metric."""
-    parts = ranks.gather_objects(metrics)
+    parts = distributed.gather_objects(metrics)
     if len(parts) == 1:
         return metrics
     keys = sorted({key for part in parts for key in part})

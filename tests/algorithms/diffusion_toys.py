@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
-from rl_lightning.functional.diffusion import run
+from rl_lightning.functional.diffusion_solvers import run
 from rl_lightning.types import EnvSpec, Transitions
 
 SPEC = EnvSpec("bandit", (1,), action_shape=(2,))

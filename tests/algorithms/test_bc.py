@@ -7,9 +7,9 @@ import torch
 from algorithms.offline import SPEC, finite, fitted, provided, ready, reloaded, rows
 from contracts.harness import differing, weights
 
-from rl_lightning.algorithms.bc import BC
+from rl_lightning.algorithms.offline.bc import BC
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.policy import ObsScale
+from rl_lightning.models.policies import ObsScale
 from rl_lightning.types import EnvSpec
 
 DISCRETE = EnvSpec("e", (3,), action_kind="discrete", action_sizes=(4,))

@@ -5,7 +5,7 @@ import torch
 from algorithms.offline import SPEC, finite, provided, ready, reloaded, rows
 from contracts.harness import differing, weights
 
-from rl_lightning.algorithms.bcq import BCQ
+from rl_lightning.algorithms.offline.bcq import BCQ
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.bcq_policy import LATENT_LIMIT, ActionVAE, Perturbation
 

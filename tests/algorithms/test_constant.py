@@ -5,9 +5,9 @@ import torch
 from contracts.cases import BY_NAME, Case, env
 from contracts.harness import fit
 
-from rl_lightning.functional.advantages import GAE, Discounted, NStep
-from rl_lightning.networks import MLP, RNN
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.functional.advantage_estimators import GAE, Discounted, NStep
+from rl_lightning.nn import MLP, RNN
 
 GAMMA, VALUE = 0.9, 10.0
 DISCRETE, CONTINUOUS = env("rl/Constant-v0"), env("rl/Constant-v0", continuous=True)

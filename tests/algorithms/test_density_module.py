@@ -7,10 +7,10 @@ import pytest
 import torch
 from contracts.harness import differing, weights
 
-from rl_lightning.algorithms.density import Density
+from rl_lightning.algorithms.models.density import Density
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.density import KDE, CalibratedDensity, RealNVP
-from rl_lightning.models.penalties import TanhPenalty
+from rl_lightning.models.dynamics.penalties import TanhPenalty
 from rl_lightning.types import EnvSpec, Transitions
 
 SPEC = EnvSpec("", (3,), action_kind="continuous", action_shape=(2,))

@@ -7,10 +7,10 @@ from contracts.diffusion_cases import behavior_product
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.dice import ratio_of
-from rl_lightning.functional.samplers import DPMSolver
-from rl_lightning.models.filters import MaxFilter, SoftmaxFilter
-from rl_lightning.networks.denoisers import MLPDenoiser
+from rl_lightning.functional.dice_losses import ratio_of
+from rl_lightning.functional.diffusion_samplers import DPMSolver
+from rl_lightning.models.diffusion.candidate_filters import MaxFilter, SoftmaxFilter
+from rl_lightning.nn.denoisers.row_denoisers import MLPDenoiser
 from rl_lightning.types import EnvSpec, Transitions
 
 SPEC = EnvSpec("two", (3,), action_shape=(2,))

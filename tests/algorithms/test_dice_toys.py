@@ -7,11 +7,11 @@ import torch
 from algorithms.diffusion_toys import SPEC, ExactNormal, draw, given_behavior, product, rows, train
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
-from rl_lightning.functional.dice import ratio_of
-from rl_lightning.functional.noise import VPSchedule
-from rl_lightning.functional.samplers import DPMSolver
-from rl_lightning.functional.schedules import Cosine
-from rl_lightning.networks.denoisers import MLPDenoiser, ResidualDenoiser
+from rl_lightning.functional.dice_losses import ratio_of
+from rl_lightning.functional.diffusion_samplers import DPMSolver
+from rl_lightning.functional.noise_schedules import VPSchedule
+from rl_lightning.nn.denoisers.row_denoisers import MLPDenoiser, ResidualDenoiser
+from rl_lightning.optim.schedules import Cosine
 
 B = torch.tensor([1.0, -0.5])
 

@@ -7,12 +7,12 @@ import torch
 
 from rl_lightning.algorithms import DiffusionPolicy
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.noise import CosineSteps
-from rl_lightning.functional.samplers import DDIM, DDPM
-from rl_lightning.functional.schedules import Cosine
-from rl_lightning.models.chunks import MinMax
-from rl_lightning.networks.denoisers import MLPDenoiser
-from rl_lightning.networks.sequence_denoisers import TransformerDenoiser, UNetDenoiser
+from rl_lightning.functional.diffusion_samplers import DDIM, DDPM
+from rl_lightning.functional.noise_schedules import CosineSteps
+from rl_lightning.models.diffusion.chunk_diffusion import MinMax
+from rl_lightning.nn.denoisers.row_denoisers import MLPDenoiser
+from rl_lightning.nn.denoisers.sequence_denoisers import TransformerDenoiser, UNetDenoiser
+from rl_lightning.optim.schedules import Cosine
 from rl_lightning.types import ActionWindows, EnvSpec
 
 SPEC = EnvSpec("line", (2,), action_shape=(1,))

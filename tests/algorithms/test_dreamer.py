@@ -8,13 +8,13 @@ from contracts.cases import BY_NAME
 from contracts.dream_cases import dreamer, world
 from contracts.harness import bare, differing, weights
 
-from rl_lightning import ranks
+from rl_lightning import distributed
 from rl_lightning.algorithms import Dreamer
 from rl_lightning.envs.make import make_envs
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.imagined import StateReturns
-from rl_lightning.models.heads import ContinueHead
-from rl_lightning.models.return_scale import PercentileScale
+from rl_lightning.functional.imagined_returns import StateReturns
+from rl_lightning.models.rssm.heads import ContinueHead
+from rl_lightning.models.rssm.return_norm import PercentileScale
 from rl_lightning.rollout.collect import Collector
 from rl_lightning.types import EnvSpec, Sequences
 
@@ -143,7 +143,7 @@ def test_the_scale_follows_slowly_never_below_its_floor_and_only_in_training(mon
     returns = torch.linspace(0.0, 100.0, 101)
     scale.follow(returns)
     assert scale.range.tolist() == pytest.approx([2.5, 47.5])
-    monkeypatch.setattr(ranks, "gather", lambda tensor: [tensor, tensor + 100.0])
+    monkeypatch.setattr(distributed, "gather", lambda tensor: [tensor, tensor + 100.0])
     two = PercentileScale(low=0.0, high=1.0, rate=1.0).build()
     two.follow(returns)
     assert two.range.tolist() == [0.0, 200.0]

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from rl_lightning.algorithms.dynamics import Dynamics, default_decay
+from rl_lightning.algorithms.models.dynamics import Dynamics, default_decay
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.dynamics import EnsembleDynamics, gaussian_nll
-from rl_lightning.networks.optim import SGD
+from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics, gaussian_nll
+from rl_lightning.optim.optimizers import SGD
 from rl_lightning.types import EnvSpec, Transitions
 
 
@@ -158,7 +158,7 @@ def test_predictions_for_rows(linear):
 def test_what_is_provided_rebuilds_the_best_members(linear):
     module, data, _ = linear
     offered = module.provides()["dynamics"]
-    assert offered.class_path == "rl_lightning.models.dynamics.EnsembleDynamics"
+    assert offered.class_path == "rl_lightning.models.dynamics.ensemble_dynamics.EnsembleDynamics"
     own = {k[5:]: v for k, v in module.state_dict().items() if k.startswith(offered.prefix)}
     again = EnsembleDynamics(**offered.init_args)
     again.load_state_dict(own)

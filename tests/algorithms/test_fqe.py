@@ -10,18 +10,18 @@ from contracts.diffusion_cases import DIFFUSION
 from contracts.harness import fit, newest
 from contracts.offline_cases import OFFLINE
 
-from rl_lightning.algorithms import fqe
-from rl_lightning.algorithms.fqe import FQE, first_rows
+from rl_lightning.algorithms.offline import fqe
+from rl_lightning.algorithms.offline.fqe import FQE, first_rows
+from rl_lightning.artifacts import load_provided
+from rl_lightning.clock.run_clock import RunConfig, RunSchedule
 from rl_lightning.errors import ConfigError, ResumeError
-from rl_lightning.models.diffusion_policies import GuidedPolicy
-from rl_lightning.models.policy import (
+from rl_lightning.models.diffusion.diffusion_policies import GuidedPolicy
+from rl_lightning.models.policies import (
     CategoricalPolicy,
     DeterministicPolicy,
     SquashedGaussianPolicy,
     UniformPolicy,
 )
-from rl_lightning.models.provided import load_provided
-from rl_lightning.rollout.schedule import RunConfig, RunSchedule
 from rl_lightning.types import EnvSpec
 
 GAMMA, LENGTH = 0.8, 5

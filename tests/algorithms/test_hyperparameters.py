@@ -16,13 +16,13 @@ from contracts.harness import fit
 from torch import nn
 
 from rl_lightning.algorithms import DQN, PPO, SAC, RLModule
-from rl_lightning.callbacks.generations import Generations, read_file, write_file
+from rl_lightning.checkpoints.checkpoint_store import Generations, read_file, write_file
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.errors import ConfigError, ResumeError
-from rl_lightning.functional.advantages import GAE
+from rl_lightning.functional.advantage_estimators import GAE
 from rl_lightning.models.described import describe, fingerprint_of, missing_in, rebuild, trusted_class
-from rl_lightning.networks import MLP, Network, SmallCNN
-from rl_lightning.networks.mlp import MLPNet
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.nn import MLP, Network, SmallCNN
+from rl_lightning.nn.mlp import MLPNet
 from rl_lightning.types import EnvSpec
 
 SPEC = EnvSpec("CartPole-v1", (4,), action_kind="discrete", action_sizes=(2,))
@@ -83,7 +83,7 @@ def test_the_files_of_a_run_are_loaded(tmp_path):
     stored = read_file(newest / "model.ckpt")["hyper_parameters"]
     assert stored["lr"] == 5e-3 and stored["gamma"] == 0.99, "defaults, too"
     assert stored["network"] == {
-        "class_path": "rl_lightning.networks.mlp.MLP",
+        "class_path": "rl_lightning.nn.mlp.MLP",
         "init_args": {"hidden": [32], "activation": "tanh", "layer_norm": False, "init": "orthogonal"},
     }
 
@@ -193,8 +193,8 @@ HOSTILE = [
     "subprocess.Popen",
     "builtins.eval",
     "posix.system",
-    "rl_lightning.models.provided.importlib",
-    "rl_lightning.models.provided.Path",
+    "rl_lightning.artifacts.importlib",
+    "rl_lightning.artifacts.Path",
     "rl_lightning.cli.main.main",
     "torch.nn.os.system",
     "torch.distributed.elastic.multiprocessing.SubprocessHandler",
@@ -227,7 +227,7 @@ def test_a_class_of_ours_stands_only_where_its_kind_may(tmp_path):
     state: dict[str, Any] = {"state_dict": {}}
     PPO(SPEC).on_save_checkpoint(state)
     store = {
-        "class_path": "rl_lightning.buffers.segments.SegmentStore",
+        "class_path": "rl_lightning.replay.segments.SegmentStore",
         "init_args": {"folder": str(tmp_path / "made")},
     }
     for name, said in (("network", "Network"), ("lr", "float"), ("lr_schedule", "Schedule")):

@@ -4,10 +4,10 @@ import pytest
 import torch
 from algorithms.offline import SPEC, finite, fitted, provided, ready, reloaded, rows
 
-from rl_lightning.algorithms import iql
-from rl_lightning.algorithms.iql import IQL
+from rl_lightning.algorithms.offline import iql
+from rl_lightning.algorithms.offline.iql import IQL
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.schedules import Cosine
+from rl_lightning.optim.schedules import Cosine
 
 
 def small(**options):

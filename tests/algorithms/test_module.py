@@ -7,12 +7,12 @@ import torch
 from contracts.cases import BY_NAME, CASES, LEARNERS
 from contracts.harness import bare, differing, fit, weights
 
-from rl_lightning import ranks
+from rl_lightning import distributed
 from rl_lightning.algorithms.step import Stepper
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.errors import DivergedError
-from rl_lightning.networks.optim import Adam
+from rl_lightning.optim.optimizers import Adam
 from rl_lightning.rollout.block import Block
-from rl_lightning.rollout.schedule import RunConfig
 
 step = Stepper()
 
@@ -42,8 +42,8 @@ def test_several_ranks_meet_before_one_of_them_leaves(who, monkeypatch):
         if who == "another":
             tensors[-1].fill_(float("nan"))
 
-    monkeypatch.setattr(ranks, "world_size", lambda: 2)
-    monkeypatch.setattr(ranks, "average_", average)
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "average_", average)
     with pytest.raises(DivergedError):
         step(optimizer, net(torch.ones(1, 2)).sum() * (float("nan") if who == "this rank" else 1.0))
     assert sent == [2] and torch.equal(net.weight, torch.ones(1, 2))

@@ -11,19 +11,19 @@ from contracts.frame_cases import RECIPE, SMALL, frames_product, world_product
 from contracts.harness import fit, weights
 
 from rl_lightning.algorithms import NextFrame, RewardHead
-from rl_lightning.buffers.sampling import ClassBalancedSampler
+from rl_lightning.artifacts import load_provided
 from rl_lightning.cli import main
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules import FrameWindows, RewardSteps, SimulatedData
 from rl_lightning.envs.make import EnvConfig, probe_spec
-from rl_lightning.envs.transforms import AtariFrames, Indexed, Stack
+from rl_lightning.envs.wrappers.transforms import AtariFrames, Indexed, Stack
 from rl_lightning.errors import ConfigError, DataError
-from rl_lightning.experiments.runs import Run
-from rl_lightning.functional.frames import UNSEEN
-from rl_lightning.functional.schedules import Linear
-from rl_lightning.models.frame_checks import reward_scores
-from rl_lightning.models.provided import load_provided
-from rl_lightning.networks import Adam
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.functional.frame_losses import UNSEEN
+from rl_lightning.models.frames.frame_metrics import reward_scores
+from rl_lightning.optim import Adam
+from rl_lightning.optim.schedules import Linear
+from rl_lightning.replay.reward_samplers import ClassBalancedSampler
+from rl_lightning.runs.store.run_folder import Run
 from tests.contracts.cases import Case
 
 GOOD = {"dropout": 0.0, "middle_dropout": 0.0, "bits": 0, "width": 16, "embedding": 6}

@@ -7,12 +7,13 @@ import torch
 from contracts.cases import BY_NAME
 from contracts.harness import bare, differing, weights
 
-from rl_lightning.algorithms import DQN, SAC, DiscreteSAC, dqn, sac
+from rl_lightning.algorithms import DQN, SAC, DiscreteSAC
+from rl_lightning.algorithms.online import dqn, sac
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.schedules import Linear
-from rl_lightning.networks import MLP
-from rl_lightning.networks.optim import SGD
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.nn import MLP
+from rl_lightning.optim.optimizers import SGD
+from rl_lightning.optim.schedules import Linear
 from rl_lightning.types import EnvSpec, Transitions
 
 DISCRETE = EnvSpec("e", (2,), action_kind="discrete", action_sizes=(3,))

@@ -7,8 +7,8 @@ from torch import nn
 
 from rl_lightning.algorithms import PlaNet
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.rssm import LatentState
-from rl_lightning.rollout.planners import CEM
+from rl_lightning.models.rssm.rssm import LatentState
+from rl_lightning.planning.planners import CEM
 from rl_lightning.types import EnvSpec
 
 BOX = EnvSpec("fake", (3,), action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0))

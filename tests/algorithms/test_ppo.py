@@ -5,9 +5,9 @@ import torch
 from contracts.cases import BY_NAME, Case, env
 from contracts.harness import Bare, bare
 
-from rl_lightning.algorithms import ppo as ppo_file
-from rl_lightning.functional.schedules import Linear
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.algorithms.online import ppo as ppo_file
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.optim.schedules import Linear
 from rl_lightning.types import Rollout
 
 PPO_CASES = [case for case in BY_NAME.values() if case.name.startswith("ppo")]
@@ -110,7 +110,9 @@ def test_passes_stop_once_the_policy_has_moved_too_far(monkeypatch):
 
 def test_all_ranks_stop_by_their_mean(monkeypatch):
     """One that stopped by its own rollouts would leave the others waiting."""
-    monkeypatch.setattr(ppo_file.ranks, "average_", lambda tensors: [each.fill_(0.0) for each in tensors])
+    monkeypatch.setattr(
+        ppo_file.distributed, "average_", lambda tensors: [each.fill_(0.0) for each in tensors]
+    )
     model = {"target_kl": 1e-9, "epochs": 4, "minibatch_size": 128}
     assert len(spied(monkeypatch, bare(DISCRETE.but(model=model)))) == 4
 

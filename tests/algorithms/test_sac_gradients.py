@@ -7,7 +7,7 @@ from rl_lightning.algorithms import SAC
 from rl_lightning.algorithms.step import GradientGuard
 from rl_lightning.functional.value import td_target
 from rl_lightning.models.sac_gradients import WrittenOut
-from rl_lightning.networks import MLP
+from rl_lightning.nn import MLP
 from rl_lightning.types import EnvSpec, Transitions
 
 SPEC = EnvSpec("e", (5,), action_kind="continuous", action_shape=(2,))
@@ -77,7 +77,7 @@ def test_gradients_are_autograds_to_rounding():
     for got, want in zip(found.grads, torch.autograd.grad(loss, list(made.q.parameters())), strict=True):
         torch.testing.assert_close(got, want)
 
-    from rl_lightning.functional.policy import squashed_sample
+    from rl_lightning.functional.action_distributions import squashed_sample
 
     for lowest in (True, False):
         twice = torch.stack((torch.randn_like(noise), noise))

@@ -5,7 +5,7 @@ import torch
 from algorithms.offline import SPEC, finite, fitted, provided, ready, reloaded, rows
 from contracts.harness import differing, weights
 
-from rl_lightning.algorithms.td3_bc import TD3_BC
+from rl_lightning.algorithms.offline.td3_bc import TD3_BC
 
 
 def small(**options):

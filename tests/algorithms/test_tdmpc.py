@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_lightning.algorithms import TDMPC, TDMPC2
-from rl_lightning.algorithms.tdmpc2 import SIZES
-from rl_lightning.buffers.sequence import SequenceReplay
+from rl_lightning.algorithms.worlds.tdmpc2 import SIZES
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.activations import sim_norm
 from rl_lightning.functional.latent import symexp
-from rl_lightning.models.latent_mpc import (
+from rl_lightning.kernels.activations import sim_norm
+from rl_lightning.models.latent_mpc.latent_world import (
     LIMIT,
     LatentModel,
     SimplexModel,
     discount_for,
     gaussian_entropy_estimate,
 )
-from rl_lightning.networks.normed import NormedEnsemble
-from rl_lightning.rollout.mpc import plan_latent
-from rl_lightning.rollout.planners import MPPI
+from rl_lightning.nn.normed_mlp import NormedEnsemble
+from rl_lightning.planning.mpc import plan_latent
+from rl_lightning.planning.planners import MPPI
+from rl_lightning.replay.sequence import SequenceReplay
 from rl_lightning.types import EnvSpec, Sequences
 
 BY_NAME = {case.name: case for case in PLANNING}

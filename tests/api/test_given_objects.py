@@ -1,6 +1,7 @@
 """Objects in place of settings: handed over, marked in what is written down, and asked for again."""
 
 import json
+import shutil
 
 import gymnasium
 import numpy as np
@@ -143,8 +144,8 @@ def test_what_cannot_be_handed_over_is_refused_in_a_line(logs):
         with pytest.raises(ConfigError) as caught:
             rl.fit("ppo/cartpole", {**SMALL, **overrides}, env_steps=STEPS)
         assert said in str(caught.value) and "\n" not in str(caught.value), overrides
-    with pytest.raises(ConfigError, match="take no objects"):
-        rl.fit("gormpo/demo", {"model.network": features})
+    with pytest.raises(ConfigError, match=r"model.nothing: PPO has no such argument"):
+        rl.fit("ppo/cartpole", {**SMALL, "model.nothing": features}, env_steps=STEPS)
     assert not logs.exists() or not any(path.is_dir() for path in logs.iterdir())
 
 
@@ -166,6 +167,35 @@ def test_several_seeds_are_the_group_that_the_command_makes(logs):
     for wrong in ({"seeds": []}, {"seeds": [1], "seed": 2}):
         with pytest.raises(ConfigError, match="give seed= or seeds="):
             rl.fit("ppo/cartpole", SMALL, env_steps=128, **wrong)
+
+
+def test_a_group_is_resumed_as_a_whole(logs):
+    steady = {**SMALL, **GIVEN, "model.lr_schedule": "Constant", "model.clip_schedule": "Constant"}
+    runs = rl.fit("ppo/cartpole", steady, env_steps=STEPS, seeds=[3, 5], name="both")
+    longer = rl.resume(runs, env_steps=2 * STEPS)
+    assert isinstance(longer, rl.TrainedRuns) and [run.name for run in longer] == ["both-s3", "both-s5"]
+    assert [run.record["env_step"] for run in longer] == [2 * STEPS] * 2
+    assert repr(longer) == "<group both: 2 of 2 seeds finished>"
+    whole = rl.fit("ppo/cartpole", steady, env_steps=2 * STEPS, seed=5)
+    again, never = (rl.load(run, checkpoint="last").model.state_dict() for run in (longer[1], whole))
+    assert all(torch.equal(again[name], never[name]) for name in never), "as if it had never stopped"
+    with pytest.raises(ConfigError, match=r'give it again there: given=\{"model.network"'):
+        rl.resume("both", env_steps=3 * STEPS)
+    by_name = rl.resume("both", env_steps=3 * STEPS, given=GIVEN)
+    assert [run.record["env_step"] for run in by_name] == [3 * STEPS] * 2
+    assert by_name[0].policy().act(np.zeros(3, np.float32)) in (0, 1)
+
+
+def test_a_group_goes_on_with_what_is_left(logs):
+    runs = rl.fit("ppo/cartpole", SMALL, env_steps=128, seeds=[3, 5], name="both")
+    records = [run.record for run in runs]
+    assert [run.record for run in rl.resume("both")] == records, "what is finished is left alone"
+    before = runs[1].best
+    shutil.rmtree(runs[1].folder)  # as if it had never begun
+    again = rl.resume(runs)
+    assert again[1].best == before and again[1].record["seed"] == 5
+    assert again[1].record["group"] == "both" and again[1].record["group_seeds"] == [3, 5]
+    assert "both" in str(rl.compare("both", again[0]))
 
 
 def test_a_setting_given_by_its_dotted_name_counts(logs):

@@ -1,5 +1,6 @@
 """The parts alone: data modules and algorithms made in Python, of envs, arrays and networks of one's own."""
 
+import json
 import threading
 from functools import partial
 
@@ -11,14 +12,15 @@ from contracts.cases import Case
 from contracts.harness import assert_same, fit, state
 from torch import nn
 
-from rl_lightning.algorithms import DQN, IQL, PPO, SAC, DiscreteSAC
+from rl_lightning.algorithms import BC, BCQ, DQN, FQE, IQL, PPO, SAC, TD3_BC, DiffusionPolicy, DiscreteSAC
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules import OfflineData, OnlineData, OnPolicyData
 from rl_lightning.datasets import load_dataset
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
-from rl_lightning.envs.own import OwnEnv, as_env_config
+from rl_lightning.envs.own_envs import OwnEnv, as_env_config
 from rl_lightning.errors import ConfigError, DataError, EnvError
-from rl_lightning.networks.own import OwnTorso, as_network
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.functional.diffusion_samplers import DDIM
+from rl_lightning.nn.own_networks import OwnTorso, as_network
 from rl_lightning.types import EnvSpec
 
 
@@ -144,12 +146,12 @@ def test_a_config_cannot_hand_over_code():
     from rl_lightning.runs.request import Request
 
     for env in (
-        {"class_path": "rl_lightning.envs.own.OwnEnv", "init_args": {"factory": "os.getcwd"}},
+        {"class_path": "rl_lightning.envs.own_envs.OwnEnv", "init_args": {"factory": "os.getcwd"}},
         {"id": "CartPole-v1", "factory": "os.getcwd"},
     ):
-        config = {"model": {"class_path": "rl_lightning.algorithms.ppo.PPO"}}
+        config = {"model": {"class_path": "rl_lightning.algorithms.online.ppo.PPO"}}
         config["data"] = {
-            "class_path": "rl_lightning.datamodules.on_policy.OnPolicyData",
+            "class_path": "rl_lightning.datamodules.on_policy_data.OnPolicyData",
             "init_args": {"env": env},
         }
         with unchanged_process(), pytest.raises(ConfigError):
@@ -229,6 +231,32 @@ def test_the_env_that_is_given_must_fit():
     assert OfflineData(flat, env=Walk).eval_envs(2).num_envs == 2
 
 
+def test_a_replay_starts_with_arrays_in_memory():
+    rows = arrays(observations=np.zeros((ROWS, 2)), next_observations=None, actions=np.arange(ROWS) % 2)
+    data = OnlineData(Walk, dataset=rows, learning_starts=8, batch_size=8)
+    fitted = fit(Case("own", lambda: data, partial(DQN, network=Sized), (), 0, None), RunConfig(env_steps=16))
+    assert len(fitted.data.buffer) == ROWS + 16
+    with pytest.raises(DataError, match="those of Walk"):
+        OnlineData(Walk, dataset=arrays())
+
+
+def test_a_diffusion_policy_sees_through_any_module():
+    pictures = FRAMES._replace(
+        action_kind="continuous",
+        action_sizes=(),
+        action_shape=(2,),
+        action_low=(-1.0,) * 2,
+        action_high=(1.0,) * 2,
+    )
+    for spec, encoder in ((pictures, seen), (NARROW, Sized)):
+        module = DiffusionPolicy(spec, encoder=encoder, sampler=DDIM(2))
+        obs = torch.zeros(4, *spec.obs_shape, dtype=getattr(torch, spec.obs_dtype))
+        action, _ = module.eval().act(obs, module.initial_carry(4), torch.Generator().manual_seed(0))
+        assert action.shape == (4, 2) and module.hyper_parameters["encoder"]["given_in_python"]
+    with pytest.raises(ConfigError, match="encoder is a made Linear"):
+        DiffusionPolicy(NARROW, encoder=nn.Linear(3, 4))
+
+
 def test_a_minari_data_set_is_taken_as_it_is_filtered(tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     from minari.data_collector import EpisodeBuffer
@@ -288,6 +316,100 @@ def test_a_network_is_any_class_or_function_that_makes_a_module(algorithm, spec,
     assert module.provides() == {}, "no later stage could make it again"
 
 
+NARROW = EnvSpec("Rows", (3,), action_shape=(2,), action_low=(-1.0,) * 2, action_high=(1.0,) * 2)
+
+
+class Sized(nn.Module):
+    """Remembers how wide its input was."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width, self.linear = width, nn.Linear(width, 6)
+
+    def forward(self, x):
+        return torch.tanh(self.linear(x))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "widths"),
+    [
+        (BC, {"network": Sized}, {3}),
+        (partial(BC, loss="nll"), {"network": Sized}, {3}),
+        (IQL, {"network": Sized}, {3}),
+        (IQL, {"critic_network": Sized, "critics": 3}, {3, 5}),
+        (TD3_BC, {"network": Sized, "critic_network": Sized}, {3, 5}),
+        (BCQ, {"network": Sized, "candidates": 4}, {5}),
+        (BCQ, {"vae_network": Sized, "candidates": 4}, {5, 7}),
+    ],
+)
+def test_policies_and_critics_of_a_data_set_take_networks_too(algorithm, given, widths):
+    data = OfflineData(arrays(), batch_size=8)
+    module = algorithm(data.spec, **given)
+    own = [part for part in module.modules() if isinstance(part, Sized)]
+    assert {part.width for part in own} == widths
+    before = {name: weight.clone() for name, weight in module.named_parameters()}
+    fitted = fit(Case("own", lambda: data, lambda spec: module, (), 0, None), RunConfig(updates=2))
+    assert fitted.data.schedule.update == 2
+    still = [name for name, weight in module.named_parameters() if torch.equal(weight, before[name])]
+    assert not [name for name in still if "slow" not in name and "linear.weight" in name]
+
+
+def test_an_own_policy_has_no_product_and_a_named_one_has(tmp_path):
+    from safetensors.torch import save_file
+
+    from rl_lightning.artifacts import load_provided
+    from rl_lightning.nn import MLP
+
+    for algorithm in (BC, IQL, TD3_BC, partial(BCQ, candidates=4)):
+        assert algorithm(NARROW, network=Sized).provides() == {}
+        module = algorithm(NARROW, network=MLP([5], "silu"))
+        about = {"provides": {"policy": module.provides()["policy"]._asdict()}}
+        (tmp_path / "product.json").write_text(json.dumps(about))
+        save_file(module.state_dict(), tmp_path / "weights.safetensors")
+        obs = torch.randn(4, 3)
+        assert torch.equal(load_provided(tmp_path, "policy").greedy(obs), module.act(obs, (), None)[0])
+    assert IQL(NARROW, critic_network=Sized).provides(), "its policy is a plain one"
+
+
+def test_a_valued_policy_is_valued_by_networks_of_ones_own():
+    module = FQE(NARROW, "nowhere", critics=3, network=Sized)
+    shared = module.q(torch.zeros(4, 3), torch.zeros(4, 2))
+    own = module.q(torch.zeros(3, 4, 3), torch.zeros(3, 4, 2))
+    assert shared.shape == (3, 4) and torch.equal(shared, own)
+    assert not torch.equal(shared[0], shared[1]), "each critic has weights of its own"
+
+
+def test_sizes_beside_a_network_are_refused():
+    with pytest.raises(ConfigError, match="network and hidden are both given"):
+        BC(NARROW, hidden=[8], network=Sized)
+    with pytest.raises(ConfigError, match="critic_network and critic_hidden are both given"):
+        IQL(NARROW, critic_hidden=[8], critic_network=Sized)
+    with pytest.raises(ConfigError, match="critic_network is a made Linear"):
+        TD3_BC(NARROW, critic_network=nn.Linear(5, 6))
+
+
+def test_a_network_that_remembers_learns_from_no_single_rows():
+    from rl_lightning.nn import RNN
+
+    for algorithm in (BC, IQL):
+        with pytest.raises(ConfigError, match="RNN remembers"):
+            algorithm(NARROW, network=RNN())
+
+
+def test_a_config_chooses_the_network():
+    from rl_lightning.runs.config.parsing import parse_config
+    from rl_lightning.runs.process import unchanged_process
+    from rl_lightning.runs.request import Request
+
+    flags = ["--data.env.id=Pendulum-v1", "--model.network=MLP", "--model.network.hidden=[7]"]
+    for model in ("BC", "IQL", "TD3_BC", "BCQ"):
+        config = {"model": model, "data": {"class_path": "OfflineData", "init_args": {"dataset": "none"}}}
+        with unchanged_process():
+            cli = parse_config(config, Request(overrides=flags))
+        plain = cli.plain()["model"]["init_args"]["network"]
+        assert plain["class_path"].endswith("MLP") and plain["init_args"]["hidden"] == [7]
+
+
 def test_pictures_reach_it_as_numbers_of_any_lead():
     module = PPO(FRAMES, network=seen, share_network=True)
     rollout = torch.randint(0, 256, (2, 3, 3, 8, 8), dtype=torch.uint8)
@@ -316,7 +438,7 @@ def test_a_wrong_network_is_refused_in_a_line(network, said):
 
 
 def as_mlp():
-    from rl_lightning.networks import MLP
+    from rl_lightning.nn import MLP
 
     return MLP()
 

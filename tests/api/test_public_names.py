@@ -7,7 +7,7 @@ import pkgutil
 import pytest
 
 import rl_lightning
-from rl_lightning.experiments.catalog import algorithms, data_modules
+from rl_lightning.runs.config.catalog import algorithms, data_modules
 
 PACKAGES = [
     name
@@ -18,7 +18,7 @@ OFFERING = ["rl_lightning", *(name for name in PACKAGES if hasattr(importlib.imp
 
 
 def test_the_packages_that_users_import_from_say_what_they_offer():
-    wanted = {"algorithms", "datamodules", "callbacks", "envs", "networks", "buffers", "datasets"}
+    wanted = {"algorithms", "datamodules", "callbacks", "envs", "nn", "optim", "replay", "datasets"}
     assert {f"rl_lightning.{name}" for name in wanted} <= set(OFFERING)
 
 

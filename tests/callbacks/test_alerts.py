@@ -16,10 +16,10 @@ from lightning.pytorch.loggers import Logger
 from rl_lightning.algorithms.step import GradientGuard, Stepper
 from rl_lightning.callbacks.alerts import AlertRule, Alerts
 from rl_lightning.callbacks.debug import Debug
-from rl_lightning.callbacks.guard import Guard
-from rl_lightning.callbacks.messenger import VARIABLE, Messenger
+from rl_lightning.callbacks.nonfinite_guard import Guard
 from rl_lightning.cli import main
 from rl_lightning.errors import ConfigError, DivergedError
+from rl_lightning.loggers.alert_sender import VARIABLE, Messenger
 
 NET = {"class_path": "MLP", "init_args": {"hidden": [8]}}
 CARTPOLE: dict[str, Any] = {
@@ -304,7 +304,7 @@ def test_debug_names_what_is_not_finite(workdir: Path, capsys, monkeypatch: pyte
     ((module, stepper),) = begun
     assert isinstance(stepper, GradientGuard) and type(module.stepper) is Stepper
     assert not torch.is_anomaly_enabled()
-    from rl_lightning.networks.critics import ValueHead
+    from rl_lightning.nn.heads.critics import ValueHead
 
     monkeypatch.setattr(ValueHead, "forward", lambda self, features: features.sum(-1) * float("nan"))
     capsys.readouterr()

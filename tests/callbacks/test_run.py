@@ -13,8 +13,8 @@ from contracts.offline_cases import MODELS
 from lightning.pytorch import Callback
 
 from rl_lightning.callbacks import LogConfig, RunController, default_callbacks
+from rl_lightning.clock.run_clock import RunConfig, RunSchedule
 from rl_lightning.errors import DivergedError
-from rl_lightning.rollout.schedule import RunConfig, RunSchedule
 
 PPO, DQN = BY_NAME["ppo-discrete"], BY_NAME["dqn"]
 

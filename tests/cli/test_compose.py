@@ -10,7 +10,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.runs.config import compose as composing
 from rl_lightning.runs.config.compose import choose_classes, compose, merge
 
-PPO = "rl_lightning.algorithms.ppo.PPO"
+PPO = "rl_lightning.algorithms.online.ppo.PPO"
 
 
 def write(name: str, text: str) -> str:
@@ -29,7 +29,7 @@ def test_overlay_left_to_right(workdir: Path) -> None:
 def test_another_class_forgets_arguments_but_data_keep_their_env(workdir: Path) -> None:
     write("dqn.yaml", "model: DQN\ndata: {class_path: OnlineData, init_args: {batch_size: 7}}\n")
     config = compose(["cartpole.yaml", "dqn.yaml"])
-    assert config["model"]["class_path"] == "rl_lightning.algorithms.dqn.DQN"
+    assert config["model"]["class_path"] == "rl_lightning.algorithms.online.dqn.DQN"
     assert "init_args" not in config["model"] and config["model"]["former"]["class_path"] == PPO
     assert config["data"]["init_args"] == {"env": {"id": "CartPole-v1"}, "batch_size": 7}
 
@@ -43,7 +43,7 @@ def test_flags_choose_classes_by_the_same_rule(workdir: Path) -> None:
     flags = ["--model.lr=3", "--model=DQN", "--data.class_path=OnlineData", "--data.env=Acrobot-v1"]
     config, rest = choose_classes(compose(["cartpole.yaml"]), flags)
     assert rest == ["--model.lr=3"]
-    assert config["model"]["class_path"] == "rl_lightning.algorithms.dqn.DQN"
+    assert config["model"]["class_path"] == "rl_lightning.algorithms.online.dqn.DQN"
     assert "init_args" not in config["model"], "the former class's stay with it"
     assert config["data"]["init_args"] == {"env": {"id": "Acrobot-v1"}}
 
@@ -124,6 +124,6 @@ def test_strange_names_are_refused(workdir: Path, name: str) -> None:
 def test_shorthands(workdir: Path) -> None:
     write("s.yaml", "model: SAC\ndata: {class_path: OnlineData, init_args: {env: Pendulum-v1}}\nrun:\n")
     config = compose(["cartpole.yaml", "s.yaml"])
-    assert config["model"]["class_path"] == "rl_lightning.algorithms.sac.SAC"
+    assert config["model"]["class_path"] == "rl_lightning.algorithms.online.sac.SAC"
     assert config["data"]["init_args"]["env"] == {"id": "Pendulum-v1"}
     assert config["run"]["env_steps"] == 64  # an empty group says nothing

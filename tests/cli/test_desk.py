@@ -121,7 +121,8 @@ def test_none_of_it_imports_torch(trained: Path, workdir: Path) -> None:
         "heavy = [m for m in ('torch', 'lightning', 'gymnasium', 'matplotlib', 'jsonargparse') if m in sys.modules]\n"
         "print(json.dumps([codes, heavy]))"
     )
-    environment = {"RL_LOGS": str(trained), "PATH": "/usr/bin:/bin"}
+    root = str(Path(rl_lightning.__file__).parents[1])
+    environment = {"RL_LOGS": str(trained), "PATH": "/usr/bin:/bin", "PYTHONPATH": root}
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
     )

@@ -5,8 +5,8 @@ import json
 import pytest
 from generated_data import write_rows
 
+from rl_lightning.analysis.evaluation.results_csv import read_results
 from rl_lightning.cli import main
-from rl_lightning.experiments.results import read_results
 
 TINY = ["--updates", "4", "--eval_every", "4", "--eval_episodes", "2", "--log.tensorboard", "false"]
 TINY += ["--stages.behavior.data.batch_size", "16", "--stages.dice.data.batch_size", "16"]

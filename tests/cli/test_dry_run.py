@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rl_lightning.buffers.ring import Replay
-from rl_lightning.buffers.sequence import SequenceReplay, row_bytes
+from rl_lightning.replay.ring import Replay
+from rl_lightning.replay.sequence import SequenceReplay, row_bytes
 from rl_lightning.runs.engine.dry_run import size_of
 from rl_lightning.types import EnvSpec
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rl_lightning.runs.config.explain import explain
+from rl_lightning.runs.config.config_errors import explain
 
 from .conftest import Rl
 
@@ -125,23 +125,23 @@ def test_debug_shows_the_traceback(rl: Rl) -> None:
 
 
 def test_our_bug_is_told_apart(rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:
-    import rl_lightning.cli.tools as tools
+    import rl_lightning.cli.desk.doctor as verb
 
     def broken(words: list[str]) -> int:
         raise ZeroDivisionError("1/0")
 
-    monkeypatch.setattr(tools, "doctor", broken)
+    monkeypatch.setattr(verb, "doctor", broken)
     result = rl("doctor")
     assert result.code == 1 and "--debug" in result.err and "Traceback" not in result.err
 
 
 def test_ctrl_c_before_training(rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:
-    import rl_lightning.cli.tools as tools
+    import rl_lightning.cli.desk.doctor as verb
 
     def interrupted(words: list[str]) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tools, "doctor", interrupted)
+    monkeypatch.setattr(verb, "doctor", interrupted)
     assert rl("doctor").code == 130
 
 

@@ -17,7 +17,7 @@ import yaml
 from contracts.offline_cases import target_file
 
 from rl_lightning.cli import main
-from rl_lightning.experiments.runs import resolve
+from rl_lightning.runs.store.run_folder import resolve
 
 from .conftest import CARTPOLE, Rl
 
@@ -141,9 +141,9 @@ def test_plot(here: Path, rl: Rl) -> None:
 
 
 def test_dry_run_trains_nothing(rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rl_lightning.runs.engine import probe
+    from rl_lightning.runs.engine import throughput_probe
 
-    monkeypatch.setattr(probe, "SECONDS", 0.05)
+    monkeypatch.setattr(throughput_probe, "SECONDS", 0.05)
     words = [
         "--model",
         "DQN",

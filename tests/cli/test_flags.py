@@ -83,7 +83,7 @@ def test_without_drops_options_and_their_values() -> None:
 def test_short_flags_are_the_run_group() -> None:
     from dataclasses import fields
 
-    from rl_lightning.rollout.schedule import RunConfig
+    from rl_lightning.clock.run_clock import RunConfig
 
     assert set(RUN_KEYS) == {field.name for field in fields(RunConfig)}
 

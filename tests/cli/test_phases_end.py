@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rl_lightning.rollout.phases import PhaseCursor, parse_phases
-from rl_lightning.rollout.schedule import RunConfig, RunSchedule
+from rl_lightning.clock.phases import PhaseCursor, parse_phases
+from rl_lightning.clock.run_clock import RunConfig, RunSchedule
 
 from .conftest import CARTPOLE, Rl
 
@@ -155,7 +155,7 @@ def test_an_offline_phase_writes_rows(rl: Rl, workdir: Path, flags: list[str], r
 def test_the_bar_moves_with_the_updates_of_an_offline_phase() -> None:
     from types import SimpleNamespace
 
-    from rl_lightning.callbacks.progress import Progress
+    from rl_lightning.callbacks.progress_bar import Progress
 
     bar = Progress(SimpleNamespace(latest={"train/loss": 0.5}), SimpleNamespace(last=None), "run")
     schedule = RunSchedule(RunConfig(env_steps=1000))

@@ -11,9 +11,9 @@ import torch
 import yaml
 
 from rl_lightning import load
-from rl_lightning.cli.evaluation import TAKES
-from rl_lightning.cli.evaluation import load as load_agent
-from rl_lightning.cli.flags import parse
+from rl_lightning.runs.agents.agent import load_agent
+from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.run_folder import resolve
 
 from .conftest import Rl
 
@@ -115,7 +115,7 @@ def test_rows_are_predicted_without_an_env_in_the_datas_own_scale(rl: Rl, workdi
     done = rl("predict", "b", "--data", "rows.npz", "--output", "told.npz")
     assert done.code == 0, done.err
     told = np.load("told.npz")["action"]
-    agent = load_agent(parse(["b"], TAKES, config=True), "best", None)
+    agent = load_agent(resolve("b"), Request())
     with torch.no_grad():
         ours, _ = agent.cli.model.act(torch.from_numpy(np.load("rows.npz")["obs"]), (), None)
     np.testing.assert_allclose(told, 1.0 + 4.0 * ours.numpy(), rtol=1e-5)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_lightning.runs.engine import probe
-from rl_lightning.runs.engine.probe import Pace, Tick, expected, line_of, measured
+from rl_lightning.runs.engine import throughput_probe
+from rl_lightning.runs.engine.throughput_probe import Pace, Tick, expected, line_of, measured
 
 from .conftest import Rl
 
@@ -53,7 +53,7 @@ def test_max_time_bounds_it() -> None:
 def test_sequences_are_described_and_timed_too(
     rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "SECONDS", 0.5)
+    monkeypatch.setattr(throughput_probe, "SECONDS", 0.5)
     done = rl("fit", "--config", "dreamer_v3/frozenlake", "--dry_run")
     assert done.code == 0, done.err
     assert (

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from rl_lightning.experiments.runs import Run
+from rl_lightning.runs.store.run_folder import Run
 
 from .conftest import Rl
 
 HOLD = """
 import sys
 from pathlib import Path
-from rl_lightning.experiments.lock import Lock
-from rl_lightning.experiments.runs import Run
-lock = Lock(Run(Path(sys.argv[1])))
+from rl_lightning.io.lock import FileLock
+from rl_lightning.runs.store.run_folder import Run
+lock = FileLock(Path(sys.argv[1]) / ".lock", "taken")
 lock.take()
 print("held", flush=True)
 sys.stdin.read()

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from rl_lightning.errors import ConfigError, ResumeError
-from rl_lightning.experiments.names import check_run_name, did_you_mean, nearest, slug
-from rl_lightning.experiments.record import config_hash, new_record
-from rl_lightning.experiments.runs import (
+from rl_lightning.redaction import REDACTED, redact, redact_words
+from rl_lightning.runs.store.names import check_run_name, did_you_mean, nearest, slug
+from rl_lightning.runs.store.run_folder import (
     Run,
     claim,
     fresh_name,
     resolve,
     resolve_group,
 )
-from rl_lightning.redaction import REDACTED, redact, redact_words
+from rl_lightning.runs.store.run_record import config_hash, new_record
 
 BAD_NAMES = [
     "../x",

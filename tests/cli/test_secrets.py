@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.runs import Run
 from rl_lightning.redaction import REDACTED
 from rl_lightning.runs.config.compose import compose, fill_variables
+from rl_lightning.runs.store.run_folder import Run
 
 from .conftest import CARTPOLE, Rl
 

@@ -10,6 +10,8 @@ from .conftest import Rl
 
 DATA = "data: {class_path: OnPolicyData, init_args: {env: {id: CartPole-v1}}}\nrun: {env_steps: 1}\n"
 
+GROUP = "rl_lightning.runs.engine.group"
+
 
 def attack(workdir: Path) -> dict[str, str]:
     marker = workdir / "marker"
@@ -20,7 +22,7 @@ def attack(workdir: Path) -> dict[str, str]:
         "os.system": f"model: {{class_path: os.system, init_args: {{command: '{touch}'}}}}\n{DATA}",
         "Popen": ppo % f"network: {{class_path: subprocess.Popen, init_args: {{args: [touch, '{marker}']}}}}",
         "Popen by a module of ours": ppo
-        % f"network: {{class_path: rl_lightning.experiments.runs.subprocess.Popen, init_args: {{args: ['{marker}']}}}}",
+        % f"network: {{class_path: {GROUP}.subprocess.Popen, init_args: {{args: [touch, '{marker}']}}}}",
         "eval": ppo % "network: {class_path: builtins.eval, init_args: {source: '1'}}",
         "hub": ppo % f"optimizer: {{class_path: torch.hub.load, init_args: {{repo_or_dir: '{workdir}'}}}}",
         "module with side effects": f"model: {{class_path: sidefx.Thing}}\n{DATA}",
@@ -65,7 +67,7 @@ def test_import_is_for_packages_of_ones_own(rl: Rl, package: str) -> None:
 
 def test_import_allows_what_the_user_named(rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("my_own_nets.py").write_text(
-        "from rl_lightning.networks import MLP\n\n\nclass Wide(MLP):\n"
+        "from rl_lightning.nn import MLP\n\n\nclass Wide(MLP):\n"
         "    def __init__(self, width: int = 8) -> None:\n        super().__init__(hidden=[width])\n"
     )
     monkeypatch.syspath_prepend(str(workdir))
@@ -85,7 +87,7 @@ def test_import_allows_what_the_user_named(rl: Rl, workdir: Path, monkeypatch: p
 
 
 def test_a_run_folder_imports_nothing(rl: Rl, workdir: Path) -> None:
-    from rl_lightning.experiments.runs import claim
+    from rl_lightning.runs.store.run_folder import claim
 
     run = claim("mine", "x")
     run.update(imports=["sidefx"], status="finished")
@@ -99,7 +101,7 @@ def test_hostile_and_damaged_checkpoints(rl: Rl, workdir: Path) -> None:
 
     import torch
 
-    from rl_lightning.experiments.runs import claim
+    from rl_lightning.runs.store.run_folder import claim
 
     class Evil:
         def __reduce__(self) -> tuple[object, ...]:

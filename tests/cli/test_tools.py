@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rl_lightning.cli.main import COMMANDS
-from rl_lightning.experiments import catalog, doctor
-from rl_lightning.experiments.plot import Curve, in_characters, short
+from rl_lightning.analysis import doctor
+from rl_lightning.analysis.plot import Curve, in_characters
+from rl_lightning.cli.commands import COMMANDS
 from rl_lightning.extras import pip_install, pip_line
+from rl_lightning.io.text import short
+from rl_lightning.runs.config import catalog
 
 from .conftest import Rl
 
@@ -46,6 +48,23 @@ def test_every_command_explains_itself(rl: Rl, command: str) -> None:
     result = rl(command, "--help")
     assert result.code == 0 and f"usage: rl {command}" in result.out
     assert rl("help", command).out.startswith(f"usage: rl {command}")
+
+
+def test_the_overview_has_a_line_for_every_command(rl: Rl) -> None:
+    lines = [line.split() for line in rl("--help").out.splitlines() if line.startswith("  ")]
+    assert [line[0] for line in lines] == list(COMMANDS) and all(len(line) > 1 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("command", "shared"),
+    [
+        ("fit", "--KEY.SUBKEY"), ("validate", "--KEY.SUBKEY"), ("test", "--KEY.SUBKEY"), ("compare", "--threshold"),
+        ("export", "--threshold"), ("report", "group of seeds"),
+    ],
+)  # fmt: skip
+def test_shared_options_are_filled_in(rl: Rl, command: str, shared: str) -> None:
+    text = rl(command, "--help").out
+    assert shared in text and not {"[CONFIG]", "[GROUPS]", "[STATISTICS]"} & set(text.split())
 
 
 def test_fit_help_shows_the_options_of_a_config(rl: Rl) -> None:

@@ -14,7 +14,7 @@ from contracts.world_model_cases import RECORD, STAGES
 
 from rl_lightning.algorithms import EnsembleMPC
 from rl_lightning.envs.termination import NeverEnds
-from rl_lightning.rollout.planners import MPPI
+from rl_lightning.planning.planners import MPPI
 from rl_lightning.types import EnvSpec
 
 MPC = Case(

@@ -12,12 +12,12 @@ import contracts.toys  # noqa: F401  (registers tests/...)
 from contracts import dream_cases
 
 from rl_lightning.algorithms import DQN, PPO, SAC, DiscreteSAC, RandomPolicy
-from rl_lightning.buffers import PrioritizedReplay, Replay
 from rl_lightning.datamodules import OnlineData, OnPolicyData
 from rl_lightning.envs.make import EnvConfig
-from rl_lightning.envs.transforms import Stack
-from rl_lightning.functional.schedules import Linear
-from rl_lightning.networks import MLP, RNN, SmallCNN, WindowTransformer
+from rl_lightning.envs.wrappers.transforms import Stack
+from rl_lightning.nn import MLP, RNN, SmallCNN, WindowTransformer
+from rl_lightning.optim.schedules import Linear
+from rl_lightning.replay import PrioritizedReplay, Replay
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from contracts.cases import TARGET, Case
 from contracts.offline_cases import FOLDER, offline, target_file
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance, DiffusionPolicy
-from rl_lightning.datamodules.windows import WindowData
-from rl_lightning.functional.noise import CosineSteps
-from rl_lightning.functional.samplers import DDIM, DPMSolver
-from rl_lightning.models.filters import SoftmaxFilter
-from rl_lightning.networks.denoisers import MLPDenoiser
+from rl_lightning.datamodules.window_data import WindowData
+from rl_lightning.functional.diffusion_samplers import DDIM, DPMSolver
+from rl_lightning.functional.noise_schedules import CosineSteps
+from rl_lightning.models.diffusion.candidate_filters import SoftmaxFilter
+from rl_lightning.nn.denoisers.row_denoisers import MLPDenoiser
 from rl_lightning.types import EnvSpec
 
 NET = MLPDenoiser([32, 32], 8)

@@ -4,19 +4,25 @@ from functools import partial
 from typing import Any
 
 from rl_lightning.algorithms import Dreamer, PlaNet
-from rl_lightning.buffers import PrioritizedWindows, SequenceReplay
 from rl_lightning.datamodules import SequenceData
 from rl_lightning.envs.make import EnvConfig
-from rl_lightning.functional.imagined import StateReturns
-from rl_lightning.models.decoders import ConvDecoder, MLPDecoder
-from rl_lightning.models.dream_actors import ActorHead, OneHot, TanhNormal, TruncatedNormal
-from rl_lightning.models.encoders import ConvEncoder, MLPEncoder
-from rl_lightning.models.heads import ContinueHead, MSEHead, TwoHotHead
-from rl_lightning.models.latents import BalancedKL, CategoricalLatent, DynRepKL, FreeNatsKL, GaussianLatent
-from rl_lightning.models.return_scale import PercentileScale
-from rl_lightning.models.world_model import LatentWorld
-from rl_lightning.networks.cores import BlockGRUCore, GRUCore, NormGRUCore
-from rl_lightning.rollout.planners import CEM
+from rl_lightning.functional.imagined_returns import StateReturns
+from rl_lightning.models.rssm.decoders import ConvDecoder, MLPDecoder
+from rl_lightning.models.rssm.encoders import ConvEncoder, MLPEncoder
+from rl_lightning.models.rssm.heads import ContinueHead, MSEHead, TwoHotHead
+from rl_lightning.models.rssm.latent_actors import ActorHead, OneHot, TanhNormal, TruncatedNormal
+from rl_lightning.models.rssm.latents import (
+    BalancedKL,
+    CategoricalLatent,
+    DynRepKL,
+    FreeNatsKL,
+    GaussianLatent,
+)
+from rl_lightning.models.rssm.return_norm import PercentileScale
+from rl_lightning.models.rssm.world_model import LatentWorld
+from rl_lightning.nn.rssm_cores import BlockGRUCore, GRUCore, NormGRUCore
+from rl_lightning.planning.planners import CEM
+from rl_lightning.replay import PrioritizedWindows, SequenceReplay
 
 WIDE = 32
 V3: dict[str, Any] = {"norm": "rms", "activation": "silu"}

@@ -12,17 +12,17 @@ from contracts.cases import Case, env
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import DQN, PPO, NextFrame, RandomPolicy, RewardHead
-from rl_lightning.buffers import Replay
-from rl_lightning.buffers.frame_files import put_frames
-from rl_lightning.buffers.frame_log import FrameLog
-from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.datamodules import CollectFrames, FrameWindows, RewardSteps, SimulatedData, SimulatedReplay
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.transforms import Indexed, Stack
-from rl_lightning.models.next_frame import NextFramePredictor
-from rl_lightning.networks import PaletteCNN
+from rl_lightning.envs.wrappers.transforms import Indexed, Stack
+from rl_lightning.models.frames.frame_world import NextFramePredictor
+from rl_lightning.nn import PaletteCNN
+from rl_lightning.replay import Replay
+from rl_lightning.replay.frames.frame_artifacts import put_frames
+from rl_lightning.replay.frames.frame_log import FrameLog
+from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.collect import Collector
-from rl_lightning.rollout.random_actor import random_actor
 
 FOLDER = Path(tempfile.mkdtemp(prefix="rl-frame-cases-"))
 atexit.register(shutil.rmtree, FOLDER, True)

@@ -20,8 +20,8 @@ from rl_lightning.callbacks import (
     default_callbacks,
     make_loggers,
 )
-from rl_lightning.callbacks.control import StopAt
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.callbacks.run_controller import StopAt
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.seeding import seed_globals
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rl_lightning.callbacks.generations import Generations, read_file, read_meta
+from rl_lightning.checkpoints.checkpoint_store import Generations, read_file, read_meta
 
 
 def metrics(folder: Path) -> list[dict[str, str]]:

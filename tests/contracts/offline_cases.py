@@ -13,12 +13,12 @@ from contracts.cases import TARGET, Case
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics
-from rl_lightning.datamodules.model_rollout import ModelRolloutData
-from rl_lightning.datamodules.offline import OfflineData
+from rl_lightning.datamodules.model_rollout_data import ModelRolloutData
+from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.envs.termination import NeverEnds
 from rl_lightning.models.density import RealNVP
-from rl_lightning.models.dynamics import EnsembleDynamics
-from rl_lightning.models.policy import DeterministicPolicy
+from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics
+from rl_lightning.models.policies import DeterministicPolicy
 
 FOLDER = Path(tempfile.mkdtemp(prefix="rl-offline-cases-"))
 atexit.register(shutil.rmtree, FOLDER, True)
@@ -60,7 +60,7 @@ def dynamics_product(folder: Path, seed: int = 0) -> str:
     net = EnsembleDynamics(1, 1, 3, 2, [8])
     save_file(net.state_dict(), folder / "weights.safetensors")
     part = {
-        "class_path": "rl_lightning.models.dynamics.EnsembleDynamics",
+        "class_path": "rl_lightning.models.dynamics.ensemble_dynamics.EnsembleDynamics",
         "init_args": net.init_args(),
         "prefix": "",
     }

@@ -6,11 +6,11 @@ from typing import Any
 from contracts.cases import TARGET, Case
 
 from rl_lightning.algorithms import TDMPC, TDMPC2
-from rl_lightning.buffers.sequence import SequenceReplay
-from rl_lightning.buffers.windows import PrioritizedWindows
 from rl_lightning.datamodules import SequenceData
 from rl_lightning.envs.make import EnvConfig
-from rl_lightning.rollout.planners import MPPI
+from rl_lightning.planning.planners import MPPI
+from rl_lightning.replay.sequence import SequenceReplay
+from rl_lightning.replay.window_samplers import PrioritizedWindows
 
 PENDULUM = EnvConfig("Pendulum-v1", max_episode_steps=20)
 SMALL: dict[str, Any] = {"horizon": 2, "samples": 16, "elites": 4, "iterations": 2, "policy_samples": 3}

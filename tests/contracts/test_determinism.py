@@ -5,7 +5,7 @@ import torch
 from contracts.cases import BY_NAME, CASES, LEARNERS
 from contracts.harness import bare, differing, fit, metrics, weights
 
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.clock.run_clock import RunConfig
 
 WATCHED = RunConfig(env_steps=144, eval_every=40, eval_episodes=2)
 BLIND = RunConfig(env_steps=144)  # the same steps without an evaluation

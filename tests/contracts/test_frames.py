@@ -6,10 +6,10 @@ import pytest
 from contracts.frame_cases import COLLECTORS, DREAMERS, SMALL, WORLDS
 from contracts.harness import bare, differing, fit, metrics, weights
 
-from rl_lightning.buffers.frame_log import COLUMNS, FrameLog
-from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.envs.make import make_envs
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.replay.frames.frame_log import COLUMNS, FrameLog
+from rl_lightning.replay.segments import SegmentStore
 
 LEARNERS = [*WORLDS, *DREAMERS]
 every = pytest.mark.parametrize("case", LEARNERS, ids=lambda case: case.name)

@@ -13,8 +13,8 @@ from rl_lightning import load
 from rl_lightning.algorithms import ModelModule, PolicyModule, RLModule
 from rl_lightning.cli import main
 from rl_lightning.datamodules import OfflineData
-from rl_lightning.envs.registry import ALLOWED_IMPORTS
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.trust import ALLOWED_IMPORTS
 
 onnxruntime = pytest.importorskip("onnxruntime")
 

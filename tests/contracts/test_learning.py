@@ -4,7 +4,7 @@ import pytest
 from contracts.cases import LEARNERS
 from contracts.harness import fit
 
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.clock.run_clock import RunConfig
 
 
 @pytest.mark.parametrize("case", LEARNERS, ids=lambda case: case.name)

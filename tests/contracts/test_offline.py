@@ -12,8 +12,8 @@ from contracts.offline_cases import MODELS, OFFLINE
 from contracts.test_save_load import through_a_file
 from contracts.test_update import under, watch
 
-from rl_lightning.models.penalties import Penalty
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.models.dynamics.penalties import Penalty
 from rl_lightning.seeding import seed_globals
 
 OFFLINE = [*OFFLINE, *DIFFUSION]

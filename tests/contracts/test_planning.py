@@ -12,9 +12,9 @@ from contracts.planning_cases import PLANNING, SMALL
 from contracts.test_update import under, watch
 
 from rl_lightning.algorithms import EnsembleMPC
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.envs.termination import NeverEnds
-from rl_lightning.rollout.planners import MPPI
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.planning.planners import MPPI
 
 every = pytest.mark.parametrize("case", PLANNING, ids=lambda case: case.name)
 

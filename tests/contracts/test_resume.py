@@ -8,7 +8,7 @@ from contracts import harness
 from contracts.cases import CASES, Case
 from contracts.harness import assert_same, state
 
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.clock.run_clock import RunConfig
 
 UNIT = 128  # env steps of the smallest budget
 
@@ -48,7 +48,7 @@ def test_with_workers_too(name: str, vectorization: str, tmp_path: Path) -> None
 
 
 def test_a_ring_that_wrapped_resumes_with_its_own_rows(tmp_path: Path) -> None:
-    from rl_lightning.buffers import Replay
+    from rl_lightning.replay import Replay
 
     case = next(case for case in CASES if case.name == "sac").but(data={"buffer": Replay(100)})
     fit(case, tmp_path / "straight", 3 * UNIT)

@@ -8,7 +8,7 @@ from contracts.harness import assert_same, bare, differing, state, weights
 from contracts.test_update import under, watch
 from contracts.world_model_cases import RECORD, STAGES
 
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.clock.run_clock import RunConfig
 
 every = pytest.mark.parametrize("case", STAGES, ids=lambda case: case.name)
 

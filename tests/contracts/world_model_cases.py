@@ -13,16 +13,16 @@ from contracts.cases import Case, env
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import MDNRNN, VAE, EvolveController, Record
+from rl_lightning.artifacts import Provided
+from rl_lightning.behaviors.behavior_policies import BrownianActions
 from rl_lightning.datamodules import EvolveData, RecordedData, RecordingData
 from rl_lightning.envs.make import make_envs
-from rl_lightning.models.dream_world import DreamWorld
-from rl_lightning.models.provided import Provided
-from rl_lightning.models.recording import Recording
+from rl_lightning.evolution.cmaes import CMAES
+from rl_lightning.evolution.fitness import DreamFitness, RealFitness
+from rl_lightning.models.world_models.episode_store import Recording
+from rl_lightning.models.world_models.vision_memory import DreamWorld
 from rl_lightning.rollout.collect import Collector
-from rl_lightning.rollout.data_policies import BrownianActions
-from rl_lightning.rollout.episodes import EpisodeCutter, joined
-from rl_lightning.rollout.evolve import CMAES
-from rl_lightning.rollout.fitness import DreamFitness, RealFitness
+from rl_lightning.rollout.episode_splitter import EpisodeCutter, joined
 
 FOLDER = Path(tempfile.mkdtemp(prefix="rl-world-model-cases-"))
 atexit.register(shutil.rmtree, FOLDER, True)

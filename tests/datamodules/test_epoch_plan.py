@@ -12,12 +12,12 @@ from contracts.offline_cases import FOLDER, OFFLINE, dynamics_product, target_fi
 from datamodules.test_sequences import case as sequences
 from lightning.pytorch import Callback
 
-from rl_lightning.buffers.segments import SegmentStore
 from rl_lightning.callbacks import MetricsLogger
+from rl_lightning.clock.phases import PhaseCursor, parse_phases
+from rl_lightning.clock.run_clock import Limits, RunConfig
 from rl_lightning.datamodules import ModelRolloutData
 from rl_lightning.envs.termination import NeverEnds
-from rl_lightning.rollout.phases import PhaseCursor, parse_phases
-from rl_lightning.rollout.schedule import Limits, RunConfig
+from rl_lightning.replay.segments import SegmentStore
 
 PPO, DQN, SAC = (BY_NAME[name] for name in ("ppo-discrete", "dqn", "sac"))
 (IQL,) = (case for case in OFFLINE if case.name == "iql")

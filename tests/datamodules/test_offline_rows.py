@@ -9,16 +9,16 @@ import torch
 from contracts.offline_cases import FOLDER, dynamics_product, target_file
 
 from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics
-from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.datamodules.model_rollout import ModelRolloutData
-from rl_lightning.datamodules.offline import OfflineData
+from rl_lightning.clock.phases import PhaseCursor, parse_phases
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.datamodules.model_rollout_data import ModelRolloutData
+from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.envs.termination import NeverEnds
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.models.density import RealNVP
 from rl_lightning.models.density.calibrated import CalibratedDensity
-from rl_lightning.models.penalties import NoPenalty, Penalty, TanhPenalty
-from rl_lightning.rollout.phases import PhaseCursor, parse_phases
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.models.dynamics.penalties import NoPenalty, Penalty, TanhPenalty
+from rl_lightning.replay.segments import SegmentStore
 
 FILE = target_file(FOLDER / "rows.npz")
 MODEL = dynamics_product(FOLDER / "model")

@@ -5,8 +5,8 @@ import torch
 from contracts.cases import BY_NAME, env
 from contracts.harness import bare
 
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.schedule import RunConfig
 
 PPO, GRU = BY_NAME["ppo-discrete"], BY_NAME["ppo-gru"]
 
@@ -74,5 +74,5 @@ def test_collect_metrics_are_means_since_the_last_call():
 
 
 def test_wrong_numbers_are_named():
-    with pytest.raises(ConfigError, match=r"data\.rollout_steps"):
+    with pytest.raises(ConfigError, match=r"^rollout_steps is 0"):
         PPO.but({"rollout_steps": 0}).data()

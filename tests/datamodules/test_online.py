@@ -8,11 +8,11 @@ import torch
 from contracts.cases import BY_NAME, env
 from contracts.harness import Taken, bare, fit
 
-from rl_lightning.buffers import PrioritizedReplay, Replay
+from rl_lightning.clock.run_clock import RunConfig, RunSchedule
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.schedules import Linear
-from rl_lightning.rollout.schedule import RunConfig, RunSchedule
+from rl_lightning.optim.schedules import Linear
+from rl_lightning.replay import PrioritizedReplay, Replay
 
 DQN, SAC = BY_NAME["dqn"], BY_NAME["sac"]
 
@@ -180,7 +180,7 @@ def test_beta_rises_to_one_with_the_run():
 
 def test_wrong_numbers_are_named():
     for key, value in (("batch_size", 0), ("train_every", 0), ("update_ratio", -1.0), ("num_envs", 0)):
-        with pytest.raises(ConfigError, match=f"data.{key}"):
+        with pytest.raises(ConfigError, match=key):
             DQN.but({key: value}).data()
 
 

@@ -8,10 +8,10 @@ import torch
 from contracts.cases import BY_NAME, Case, env
 from contracts.harness import Bare, Taken, bare
 
-from rl_lightning.envs.transforms import Stack
+from rl_lightning.clock.phases import PhaseCursor, parse_phases
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.envs.wrappers.transforms import Stack
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.phases import PhaseCursor, parse_phases
-from rl_lightning.rollout.schedule import RunConfig
 
 
 def phased(name: str | Case, *entries: dict[str, Any], run: RunConfig | None = None) -> Bare:

@@ -10,13 +10,13 @@ from contracts.harness import bare
 from torch import nn
 
 from rl_lightning.algorithms.policy_module import PolicyModule
-from rl_lightning.buffers import PrioritizedWindows, SequenceReplay
-from rl_lightning.buffers.segments import SegmentStore
+from rl_lightning.clock.phases import PhaseCursor, parse_phases
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules import SequenceData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.phases import PhaseCursor, parse_phases
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.replay import PrioritizedWindows, SequenceReplay
+from rl_lightning.replay.segments import SegmentStore
 
 
 class Remembers(PolicyModule):

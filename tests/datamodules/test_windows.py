@@ -7,10 +7,10 @@ import pytest
 import torch
 from contracts.harness import Taken
 
-from rl_lightning.datamodules.windows import WindowData
+from rl_lightning.clock.phases import PhaseCursor, parse_phases
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.datamodules.window_data import WindowData
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.phases import PhaseCursor, parse_phases
-from rl_lightning.rollout.schedule import RunConfig
 
 LENGTHS = (7, 3, 12, 1)
 

@@ -7,9 +7,9 @@ import pytest
 from data_files import make_rows, write
 
 from rl_lightning.datasets import load_dataset, peek
-from rl_lightning.datasets.checks import examine
-from rl_lightning.datasets.convert import convert
-from rl_lightning.datasets.places import locate
+from rl_lightning.datasets.data_files import locate
+from rl_lightning.datasets.formats.convert import convert
+from rl_lightning.datasets.rows.checks import examine
 from rl_lightning.errors import DataError
 
 

@@ -13,7 +13,7 @@ import torch
 from data_files import make_rows, write
 
 from rl_lightning.datasets import load_dataset, peek
-from rl_lightning.datasets.foreign import read_pickle
+from rl_lightning.datasets.formats.foreign import read_pickle
 from rl_lightning.errors import DataError
 
 
@@ -193,7 +193,7 @@ def test_plain_pickles_of_every_protocol(tmp_path):
 
 
 def test_object_arrays_in_a_pickle_are_refused(tmp_path):
-    from rl_lightning.datasets.convert import convert
+    from rl_lightning.datasets.formats.convert import convert
 
     arrays = make_rows([4, 3], [True, False])
     arrays["rewards"] = np.array([1.0, None] + [2.0] * 5, object)

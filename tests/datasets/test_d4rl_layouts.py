@@ -10,16 +10,16 @@ import pytest
 import torch
 from data_files import make_rows, write
 
-from rl_lightning.algorithms.density import Density
-from rl_lightning.algorithms.dynamics import Dynamics
-from rl_lightning.datamodules.offline import OfflineData
+from rl_lightning.algorithms.models.density import Density
+from rl_lightning.algorithms.models.dynamics import Dynamics
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.datasets import load_dataset
-from rl_lightning.datasets.checks import examine
-from rl_lightning.datasets.places import locate
-from rl_lightning.datasets.rewards import GoalPenalty, legacy_returns
+from rl_lightning.datasets.data_files import locate
+from rl_lightning.datasets.rows.checks import examine
+from rl_lightning.datasets.rows.reward_tuning import GoalPenalty, legacy_returns
 from rl_lightning.datasets.summary import describe
 from rl_lightning.errors import DataError
-from rl_lightning.rollout.schedule import RunConfig
 
 FILES = {
     "hopper-medium-v2": ("hopper_medium-v2.hdf5", layouts.locomotion(True), 1000),
@@ -158,7 +158,7 @@ def test_legacy_returns_lose_the_row_at_the_limit_once(files):
 
 
 def test_pieces_of_an_episode_stay_together_without_next_observations(tmp_path):
-    from rl_lightning.datasets.convert import convert
+    from rl_lightning.datasets.formats.convert import convert
 
     arrays = make_rows([6, 6], [True, True])
     del arrays["next_observations"]
@@ -169,7 +169,7 @@ def test_pieces_of_an_episode_stay_together_without_next_observations(tmp_path):
 
 
 def test_nothing_is_joined_across_a_row_that_was_left_out_behind_a_goal(tmp_path):
-    from rl_lightning.datasets.convert import convert
+    from rl_lightning.datasets.formats.convert import convert
 
     arrays = layouts.antmaze()
     row = 500

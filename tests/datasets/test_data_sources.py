@@ -14,9 +14,9 @@ from data_files import make_rows, write
 
 from rl_lightning.datasets import download as fetching
 from rl_lightning.datasets import load_dataset, normalized_score
-from rl_lightning.datasets.checks import examine
-from rl_lightning.datasets.places import D4RL_FILES, d4rl_file, data_dir, locate
+from rl_lightning.datasets.data_files import D4RL_FILES, d4rl_file, data_dir, locate
 from rl_lightning.datasets.references import d4rl_reference
+from rl_lightning.datasets.rows.checks import examine
 from rl_lightning.datasets.summary import dataset_name, shelves
 from rl_lightning.errors import DataError
 

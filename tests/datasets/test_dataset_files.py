@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_lightning.datasets import check_env, load_dataset, peek
-from rl_lightning.datasets.checks import examine
-from rl_lightning.datasets.convert import convert
-from rl_lightning.datasets.episodes import cut_every
-from rl_lightning.datasets.formats import write_file
-from rl_lightning.datasets.hdf5 import write_hdf5
-from rl_lightning.datasets.places import locate
-from rl_lightning.datasets.raw import Raw
+from rl_lightning.datasets.data_files import locate
+from rl_lightning.datasets.formats.arrays import write_file
+from rl_lightning.datasets.formats.convert import convert
+from rl_lightning.datasets.formats.hdf5 import write_hdf5
+from rl_lightning.datasets.formats.raw import Raw
+from rl_lightning.datasets.rows.checks import examine
+from rl_lightning.datasets.rows.episode_rows import cut_every
 from rl_lightning.errors import DataError
 from rl_lightning.types import EnvSpec
 

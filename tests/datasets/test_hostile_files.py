@@ -19,8 +19,8 @@ import torch
 from data_files import make_rows, write
 
 from rl_lightning.datasets import load_dataset, peek
-from rl_lightning.datasets.convert import convert
-from rl_lightning.datasets.foreign import read_any
+from rl_lightning.datasets.formats.convert import convert
+from rl_lightning.datasets.formats.foreign import read_any
 from rl_lightning.errors import DataError
 
 

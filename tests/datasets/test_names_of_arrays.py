@@ -13,7 +13,7 @@ import torch
 from data_files import make_rows, write
 
 from rl_lightning.datasets import load_dataset, peek
-from rl_lightning.datasets.convert import convert
+from rl_lightning.datasets.formats.convert import convert
 from rl_lightning.errors import DataError
 
 

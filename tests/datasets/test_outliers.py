@@ -7,11 +7,11 @@ import pytest
 from data_files import make_rows, write
 
 from rl_lightning.datasets import load_dataset
-from rl_lightning.datasets.checks import examine
-from rl_lightning.datasets.convert import convert
-from rl_lightning.datasets.outliers import outliers
-from rl_lightning.datasets.places import locate
-from rl_lightning.datasets.raw import Raw
+from rl_lightning.datasets.data_files import locate
+from rl_lightning.datasets.formats.convert import convert
+from rl_lightning.datasets.formats.raw import Raw
+from rl_lightning.datasets.rows.checks import examine
+from rl_lightning.datasets.rows.outliers import outliers
 from rl_lightning.errors import DataError
 
 

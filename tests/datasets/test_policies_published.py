@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from rl_lightning.algorithms.sac import SAC
-from rl_lightning.buffers.ring import RingBuffer
-from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.datasets.policies import PublishedPolicy, local_references, publish, read_about
-from rl_lightning.datasets.recipes import LocalRecipe, make_sparse, parse_recipe, sparse_rows
-from rl_lightning.datasets.replay import replay_rows
+from rl_lightning.algorithms.online.sac import SAC
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.datasets.formats.replay_rows import replay_rows
+from rl_lightning.datasets.local_recipes import LocalRecipe, make_sparse, parse_recipe, sparse_rows
+from rl_lightning.datasets.published_policies import PublishedPolicy, local_references, publish, read_about
 from rl_lightning.errors import DataError
-from rl_lightning.networks.mlp import MLP
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.nn.mlp import MLP
+from rl_lightning.replay.ring import RingBuffer
+from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import EnvSpec, Steps
 
 SPEC = EnvSpec("Some-v0", (3,), action_shape=(2,), action_low=(-1.0, -1.0), action_high=(1.0, 1.0))
@@ -145,7 +145,7 @@ def test_a_run_without_replay_is_refused(tmp_path):
 def test_sparse_thins_out_high_rewards():
     from data_files import make_rows
 
-    from rl_lightning.datasets.raw import Raw
+    from rl_lightning.datasets.formats.raw import Raw
 
     arrays = make_rows([50] * 40, [False] * 40)
     raw, told = make_sparse(Raw("", arrays), 1000, np.random.default_rng(0))
@@ -164,10 +164,10 @@ def test_sparse_thins_out_high_rewards():
 def test_fragments_of_one_episode_are_held_out_together(tmp_path):
     from data_files import make_rows
 
-    from rl_lightning.datamodules.offline import OfflineData
+    from rl_lightning.datamodules.offline_data import OfflineData
     from rl_lightning.datasets import load_dataset
-    from rl_lightning.datasets.hdf5 import write_hdf5
-    from rl_lightning.datasets.raw import Raw
+    from rl_lightning.datasets.formats.hdf5 import write_hdf5
+    from rl_lightning.datasets.formats.raw import Raw
 
     raw, _ = make_sparse(Raw("", make_rows([50] * 40, [False] * 40)), 1000, np.random.default_rng(0))
     path = write_hdf5(tmp_path / "sparse.hdf5", raw)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from rl_lightning.datamodules.offline import OfflineData
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.datasets.load import load_dataset
-from rl_lightning.datasets.rewards import GoalPenalty, ReturnRange, legacy_returns
+from rl_lightning.datasets.rows.reward_tuning import GoalPenalty, ReturnRange, legacy_returns
 from rl_lightning.errors import ConfigError, DataError
-from rl_lightning.rollout.schedule import RunConfig
 
 
 def write(path, rewards, ends, timeouts=None):

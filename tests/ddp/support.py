@@ -13,7 +13,7 @@ from contracts.cases import Case
 from lightning.pytorch import Callback, Trainer
 
 from rl_lightning.algorithms.ddp import AveragingDDP
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.clock.run_clock import RunConfig
 
 
 class KeepWeights(Callback):

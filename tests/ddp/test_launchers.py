@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from resume.support import SAC, write
 
-from rl_lightning import ranks
-from rl_lightning.callbacks.generations import Generations, read_meta
-from rl_lightning.experiments.lock import Lock
-from rl_lightning.experiments.runs import Run
+from rl_lightning import distributed
+from rl_lightning.checkpoints.checkpoint_store import Generations, read_meta
+from rl_lightning.io.lock import FileLock
 
 TWO = ("--trainer.devices", "2", "--trainer.strategy", "ddp", "--trainer.accelerator", "cpu")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
@@ -68,13 +67,13 @@ def test_torchrun_makes_one_run_and_resumes_it(tmp_path: Path) -> None:
 def test_torchrun_leaves_a_run_that_another_trains(tmp_path: Path) -> None:
     config = write(tmp_path, "sac", SAC)
     call(tmp_path, "fit", "--config", config, "--name", "held", "--env_steps", "48", *TWO)
-    lock = Lock(Run(tmp_path / "logs" / "held"))
+    lock = FileLock(tmp_path / "logs" / "held" / ".lock", "taken")
     lock.take()
     failed = 1  # torchrun's own code, whatever its processes end with
     told = call(tmp_path, "resume", "held", "--env_steps", "96", before=TORCHRUN, code=failed)
     assert "run 'held' is being trained by another process" in told
     lock.leave()
-    assert newest(lock.run.folder)["env_step"] == 48
+    assert newest(lock.path.parent)["env_step"] == 48
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ def test_torchrun_leaves_a_run_that_another_trains(tmp_path: Path) -> None:
     [pytest.param((), id="lightning", marks=pytest.mark.slow), pytest.param(TORCHRUN, id="torchrun")],
 )
 def test_a_pipeline_of_two_ranks(before: tuple[str, ...], tmp_path: Path) -> None:
-    from pipeline.support import REPLAY, TRAIN, TUNE, ledger, pipeline
+    from runs.pipeline.support import REPLAY, TRAIN, TUNE, ledger, pipeline
 
     config = pipeline(tmp_path, TRAIN, TUNE, REPLAY)
     call(tmp_path, "fit", "--config", config, *TWO, before=before)
@@ -155,10 +154,10 @@ def test_a_child_that_dies_is_known_by_rank_and_signal() -> None:
     code = "import time; time.sleep(60)"
     children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     try:
-        with ranks.watch(children):
-            assert ranks.lost(0.2) is None
+        with distributed.watch(children):
+            assert distributed.lost(0.2) is None
             children[1].kill()
-            assert str(ranks.lost(5.0)) == "process 2 ended (signal 9)"
+            assert str(distributed.lost(5.0)) == "process 2 ended (signal 9)"
     finally:
         for child in children:
             child.kill()
@@ -176,4 +175,4 @@ def test_a_child_that_dies_is_known_by_rank_and_signal() -> None:
     ],
 )
 def test_what_a_lost_peer_sounds_like(text: str, peer: bool) -> None:
-    assert ranks.is_lost_peer(RuntimeError(text)) == peer
+    assert distributed.is_lost_peer(RuntimeError(text)) == peer

@@ -9,11 +9,11 @@ from contracts.cases import BY_NAME
 from contracts.harness import Bare, assert_same, bare, differing, state, weights
 from ddp.support import fit, pair
 
-from rl_lightning import ranks
-from rl_lightning.callbacks.checkpoint import check_generation
-from rl_lightning.callbacks.generations import Generations, read_file
+from rl_lightning import distributed
+from rl_lightning.checkpoints.checkpoint_store import Generations, read_file
+from rl_lightning.checkpoints.run_checkpoint import check_generation
 from rl_lightning.errors import ConfigError, ResumeError
-from rl_lightning.runs.engine.start import start_from
+from rl_lightning.runs.engine.run_start import start_from
 
 CASES = {
     "ppo": BY_NAME["ppo-continuous"].but(data={"normalize_rewards": True}, model={"normalize_obs": True}),
@@ -92,7 +92,7 @@ def test_ranks_hold_the_same_and_explore_differently(name: str, tmp_path: Path) 
 
 
 def test_the_comparison_above_would_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "average_", lambda tensors: None)
+    monkeypatch.setattr(distributed, "average_", lambda tensors: None)
     first, second = fit(CASES["sac"], tmp_path, 2 * UNIT["sac"])
     assert differing(first, second)
 
@@ -115,13 +115,13 @@ def test_resumed_by_two_is_never_stopped(name: str, tmp_path: Path) -> None:
 
 def test_one_decides_for_all(tmp_path: Path) -> None:
     def ask(rank: int) -> Any:
-        found = ranks.decide(lambda: f"from {rank}")
+        found = distributed.decide(lambda: f"from {rank}")
         try:
-            ranks.decide(lambda: _refuse(rank))
+            distributed.decide(lambda: _refuse(rank))
         except ConfigError as error:
-            return [found, ranks.first(), str(error)]
+            return [found, distributed.first(), str(error)]
         except SystemExit as stop:
-            return [found, ranks.first(), stop.code]
+            return [found, distributed.first(), stop.code]
         return []
 
     assert pair(ask, tmp_path) == [["from 0", True, "in use, says 0"], ["from 0", False, 2]]
@@ -150,4 +150,4 @@ def test_the_first_process_is_known_before_they_meet(given, first, monkeypatch: 
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert ranks.first() is first
+    assert distributed.first() is first

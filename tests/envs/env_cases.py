@@ -3,7 +3,7 @@
 import numpy as np
 
 from rl_lightning.envs.make import EnvConfig
-from rl_lightning.envs.transforms import ActionRepeat, AtariPreset, Gray, ImagePreset, Resize, Stack
+from rl_lightning.envs.wrappers.transforms import ActionRepeat, AtariPreset, Gray, ImagePreset, Resize, Stack
 
 CASES = {
     "cartpole": EnvConfig("CartPole-v1"),

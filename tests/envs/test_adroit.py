@@ -13,7 +13,7 @@ pytest.importorskip("gymnasium_robotics")
 import gymnasium
 import h5py
 
-from rl_lightning.datamodules.offline import OfflineData
+from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.envs.make import EnvConfig, make_env
 from rl_lightning.envs.registry import build_base
 
@@ -99,6 +99,6 @@ def test_d4rls_pen_ends_when_it_is_dropped(tmp_path, monkeypatch):
 
 
 def test_the_librarys_warning_is_not_printed():
-    code = "import rl_lightning.envs.robotics"
+    code = "import rl_lightning.envs.suites.robotics"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Adroit" not in done.stderr + done.stdout

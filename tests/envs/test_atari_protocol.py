@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rl_lightning.envs.adapter import EpisodeRecord, chain
 from rl_lightning.envs.make import EnvConfig, describe, make_env, make_envs
-from rl_lightning.envs.record import EpisodeRecord, chain
-from rl_lightning.envs.transforms import AtariFrames, AtariPreset
-from rl_lightning.envs.wrappers import FireReset, LifeLoss, SignReward
+from rl_lightning.envs.wrappers.env_wrappers import FireReset, LifeLoss, SignReward
+from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreset
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.request import Request

@@ -11,8 +11,9 @@ import pytest
 from gymnasium import spaces
 
 from rl_lightning.envs import registry
-from rl_lightning.envs.make import ALLOWED_IMPORTS, EnvConfig, make_env, make_envs, probe_spec
+from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, EnvError
+from rl_lightning.io.trust import ALLOWED_IMPORTS
 
 
 class Faulty(gymnasium.Env):

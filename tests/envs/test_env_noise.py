@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from rl_lightning.envs.adapter import chain
 from rl_lightning.envs.make import EnvConfig, make_env
-from rl_lightning.envs.noise import Noise, NoisyEnv
-from rl_lightning.envs.record import chain
+from rl_lightning.envs.wrappers.env_noise import Noise, NoisyEnv
 from rl_lightning.errors import ConfigError
 
 

@@ -8,8 +8,8 @@ from env_cases import CASES, assert_equal_runs
 from snapshot_cases import check_exact, played, random_actions, through_a_file
 
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.noise import Noise
-from rl_lightning.envs.transforms import AtariPreset, Stack, TimeAware, Transform
+from rl_lightning.envs.wrappers.env_noise import Noise
+from rl_lightning.envs.wrappers.transforms import AtariPreset, Stack, TimeAware, Transform
 from rl_lightning.rollout.collect import Collector
 
 

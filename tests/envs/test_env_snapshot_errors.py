@@ -12,7 +12,7 @@ import torch
 from snapshot_cases import check_exact, played, random_actions, through_a_file
 
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.transforms import AtariPreset, Stack
+from rl_lightning.envs.wrappers.transforms import AtariPreset, Stack
 from rl_lightning.errors import EnvError, ResumeError
 
 

@@ -8,7 +8,7 @@ import pytest
 from snapshot_cases import check_exact
 
 from rl_lightning.envs.make import EnvConfig
-from rl_lightning.envs.transforms import AtariPreset
+from rl_lightning.envs.wrappers.transforms import AtariPreset
 
 pytestmark = pytest.mark.slow
 MUJOCO = [
@@ -26,12 +26,12 @@ def test_mujoco(name, before):
 
 
 def dm_control():
-    suite = pytest.importorskip("rl_lightning.envs.dmc")
+    suite = pytest.importorskip("rl_lightning.envs.suites.dmc")
     return suite.known_ids()
 
 
 def minigrid():
-    suite = pytest.importorskip("rl_lightning.envs.minigrid")
+    suite = pytest.importorskip("rl_lightning.envs.suites.minigrid")
     return [name for name in suite.known_ids() if "WFC" not in name]  # whose patterns are not installed
 
 

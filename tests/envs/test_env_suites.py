@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
-from rl_lightning.envs.transforms import AtariPreset, Resize, Stack
+from rl_lightning.envs.wrappers.transforms import AtariPreset, Resize, Stack
 from rl_lightning.errors import ConfigError
 
 

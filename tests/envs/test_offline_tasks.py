@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from rl_lightning.behaviors.detour_walker import around_either_side
+from rl_lightning.behaviors.maze_walker import one_number, through_the_u
 from rl_lightning.datasets.references import d4rl_env
 from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
 from rl_lightning.envs.toys.detour import Detour, middle_of
 from rl_lightning.envs.toys.modes import CENTRES, EightModes
-from rl_lightning.rollout.detours import around_either_side
 from rl_lightning.rollout.evaluate import evaluate
-from rl_lightning.rollout.waypoints import one_number, through_the_u
 
 MAZES = {"umaze": ((0, 8), 700), "medium": ((20, 20), 1000), "large": ((32, 24), 1000)}
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_lightning.functional.density import (
+from rl_lightning.functional.density_penalties import (
     auroc,
     exponential_penalty,
     inverse_penalty,

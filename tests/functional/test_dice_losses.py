@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rl_lightning.functional.dice import conjugate, divergence, guide_loss, ratio_of, value_loss
+from rl_lightning.functional.dice_losses import conjugate, divergence, guide_loss, ratio_of, value_loss
 
 Y = torch.linspace(-6, 6, 121, dtype=torch.float64)
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from diffusers_oracle import CASES, GOLDEN, START, answers, eps
 
-from rl_lightning.functional.diffusion import ddim_moves, multi_moves, run, single_moves
-from rl_lightning.functional.noise import CosineSteps
+from rl_lightning.functional.diffusion_solvers import ddim_moves, multi_moves, run, single_moves
+from rl_lightning.functional.noise_schedules import CosineSteps
 
 SCHEDULE = CosineSteps(100)
 

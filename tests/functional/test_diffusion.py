@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.diffusion import denoising_loss, guided, noised, run, step_sizes
-from rl_lightning.functional.noise import CosineSteps, VPSchedule
-from rl_lightning.functional.samplers import DDIM, DDPM, DPMSolver
+from rl_lightning.functional.diffusion_samplers import DDIM, DDPM, DPMSolver
+from rl_lightning.functional.diffusion_solvers import denoising_loss, guided, noised, run, step_sizes
+from rl_lightning.functional.noise_schedules import CosineSteps, VPSchedule
 
 VP = VPSchedule()
 ANGLE = torch.arange(8) * 2 * math.pi / 8

@@ -5,13 +5,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from rl_lightning.functional import frames, palette, rewards
+from rl_lightning.functional import frame_losses, palette, reward_classes
 
 
 def test_scheduled_sampling_golden_values():
-    chance = [frames.true_frame_probability(i, 22_250) for i in (0, 5562, 11125, 22250, 50_000)]
+    chance = [frame_losses.true_frame_probability(i, 22_250) for i in (0, 5562, 11125, 22250, 50_000)]
     assert chance == pytest.approx([0.9999, 0.742, 0.495, 0.0, 0.0], abs=6e-4)
-    assert frames.true_frame_probability(0, 0) == 0.0
+    assert frame_losses.true_frame_probability(0, 0) == 0.0
 
 
 def test_what_is_learned_well_enough_teaches_nothing():
@@ -19,19 +19,23 @@ def test_what_is_learned_well_enough_teaches_nothing():
     logits[0, 1, 0, 0, 0] = 20.0  # this pixel is certain
     frame = torch.tensor([[[[1, 2]]]], dtype=torch.uint8)
     expected = (np.log(3) - 0.03) / 2
-    assert frames.clipped_frame_loss(logits, frame, 0.03).item() == pytest.approx(expected, rel=1e-5)
-    assert frames.clipped_frame_loss(logits, frame, 0.0).item() == pytest.approx(np.log(3) / 2, rel=1e-5)
+    assert frame_losses.clipped_frame_loss(logits, frame, 0.03).item() == pytest.approx(expected, rel=1e-5)
+    assert frame_losses.clipped_frame_loss(logits, frame, 0.0).item() == pytest.approx(
+        np.log(3) / 2, rel=1e-5
+    )
     logits.requires_grad_()
-    frames.clipped_frame_loss(logits, frame, 0.03).backward()
+    frame_losses.clipped_frame_loss(logits, frame, 0.03).backward()
     assert not logits.grad[..., 0].any() and logits.grad[..., 1].any()
 
 
 def test_what_changed_may_count_more_and_is_drawn_although_unsure():
     frame, before = torch.tensor([[[[1, 0]]]]), torch.tensor([[[[0, 0]]]])
-    weight = frames.change_weights(frame, before, 5.0)
-    assert weight.tolist() == [[[[5.0, 1.0]]]] and frames.change_weights(frame, before, 1.0) is None
+    weight = frame_losses.change_weights(frame, before, 5.0)
+    assert weight.tolist() == [[[[5.0, 1.0]]]] and frame_losses.change_weights(frame, before, 1.0) is None
     logits = torch.zeros(1, 2, 1, 1, 2)
-    assert frames.clipped_frame_loss(logits, frame, 0.0, weight).item() == pytest.approx(np.log(2) * 6 / 2)
+    assert frame_losses.clipped_frame_loss(logits, frame, 0.0, weight).item() == pytest.approx(
+        np.log(2) * 6 / 2
+    )
     # Seen at one place of three: the likeliest class everywhere is the background, unless changes count more.
     seen = torch.eye(3, dtype=torch.int64).view(3, 1, 1, 3)
     for counts, drawn in ((1.0, 0), (5.0, 1)):
@@ -40,8 +44,8 @@ def test_what_changed_may_count_more_and_is_drawn_although_unsure():
         for _ in range(100):
             optimizer.zero_grad()
             rows = logits.expand(3, -1, -1, -1, -1)
-            weight = frames.change_weights(seen, torch.zeros_like(seen), counts)
-            frames.clipped_frame_loss(rows, seen, 0.0, weight).backward()
+            weight = frame_losses.change_weights(seen, torch.zeros_like(seen), counts)
+            frame_losses.clipped_frame_loss(rows, seen, 0.0, weight).backward()
             optimizer.step()
         assert (logits.argmax(1) == drawn).all()
 
@@ -50,7 +54,7 @@ def test_near_a_rare_colour_every_pixel_counts_more_changed_or_not():
     frame, before = torch.zeros(2, 1, 5, 6, dtype=torch.uint8), torch.zeros(2, 1, 5, 6, dtype=torch.uint8)
     frame[0, 0, 0, 0] = before[0, 0, 4, 5] = 2  # it was in one corner and is in another
     frame[1] = 1  # not rare
-    weight = frames.rare_weights(frame, before, torch.tensor([False, False, True]), 5.0, 1)
+    weight = frame_losses.rare_weights(frame, before, torch.tensor([False, False, True]), 5.0, 1)
     expected = torch.ones(5, 6)
     expected[:2, :2] = expected[3:, 4:] = 5.0
     assert torch.equal(weight[0, 0], expected) and torch.equal(weight[1, 0], torch.ones(5, 6))
@@ -58,16 +62,16 @@ def test_near_a_rare_colour_every_pixel_counts_more_changed_or_not():
 
 def test_colours_are_rare_below_a_share_of_all_pixels():
     counts = torch.tensor([950, 0, 49, 1])
-    assert frames.rare_colors(counts, 0.049).tolist() == [False, False, False, True], (
+    assert frame_losses.rare_colors(counts, 0.049).tolist() == [False, False, False, True], (
         "not at it, and not where none is"
     )
-    assert frames.rare_colors(counts, 0.05).tolist() == [False, False, True, True]
+    assert frame_losses.rare_colors(counts, 0.05).tolist() == [False, False, True, True]
 
 
 def test_mean_place_by_hand():
     there = torch.zeros(2, 3, 4, 5, dtype=torch.bool)
     there[0, 1, 2, 3] = there[1, 2, 0, 1] = there[1, 2, 3, 2] = True
-    place = frames.mean_place(there)
+    place = frame_losses.mean_place(there)
     assert place[0, 1].tolist() == [2.0, 3.0] and place[1, 2].tolist() == [1.5, 1.5]
     assert place.isnan().all(-1).sum() == 4
 
@@ -76,50 +80,50 @@ def test_noise_blots_out_a_share_with_the_background():
     draw = torch.Generator().manual_seed(0)
     stack = torch.full((4, 2, 50, 50), 7, dtype=torch.uint8)
     stack[:, :, :10] = 3
-    noisy = frames.noisy_colors(stack, 0.05, 128, draw)
+    noisy = frame_losses.noisy_colors(stack, 0.05, 128, draw)
     changed = noisy != stack
     assert set(noisy.unique().tolist()) == {3, 7} and (noisy[changed] == 7).all()
     assert changed[:, :, :10].float().mean().item() == pytest.approx(0.05, abs=0.01)
-    assert frames.noisy_colors(stack, 0.0, 128) is stack
-    grey = frames.noisy_frames(stack, 1.0, draw)
+    assert frame_losses.noisy_colors(stack, 0.0, 128) is stack
+    grey = frame_losses.noisy_frames(stack, 1.0, draw)
     assert (grey == stack.flatten().median()).all()
 
 
 def test_copying_the_last_frame_scores_nothing():
     before, truth = torch.tensor([1, 2, 3]), torch.tensor([1, 0, 0])
-    assert [int(v) for v in frames.changed_accuracy(before, truth, before)] == [0, 2]
-    assert [int(v) for v in frames.changed_accuracy(torch.tensor([9, 0, 3]), truth, before)] == [1, 2]
+    assert [int(v) for v in frame_losses.changed_accuracy(before, truth, before)] == [0, 2]
+    assert [int(v) for v in frame_losses.changed_accuracy(torch.tensor([9, 0, 3]), truth, before)] == [1, 2]
 
 
 def test_planes_are_standardized_but_not_blown_up():
     x = torch.zeros(1, 2, 10, 10)
     x[0, 0, :5] = 2.0
     x[0, 1, 0, 0] = 1e-6
-    found = frames.standardize(x)
+    found = frame_losses.standardize(x)
     assert found[0, 0].mean().item() == pytest.approx(0.0, abs=1e-6) and found[0, 0].std(correction=0) == 1.0
     assert found[0, 1].abs().max() < 1e-4
 
 
 def test_class_balanced_weights_by_hand():
     """The golden values of 58 rewards among 6,400 steps: the class that never occurs is left out."""
-    assert rewards.class_balanced_weights(torch.tensor([1, 6342, 58])).tolist() == pytest.approx(
+    assert reward_classes.class_balanced_weights(torch.tensor([1, 6342, 58])).tolist() == pytest.approx(
         [2.95, 6.3e-4, 0.051], rel=0.01
     )
-    found = rewards.class_balanced_weights(torch.tensor([0, 6342, 58]))
+    found = reward_classes.class_balanced_weights(torch.tensor([0, 6342, 58]))
     assert found.tolist() == pytest.approx([0.0, 0.024, 1.976], abs=1e-3)
 
 
 def test_focal_loss_without_focus_is_cross_entropy():
     torch.manual_seed(0)
     logits, label = torch.randn(7, 3), torch.randint(3, (7,))
-    flat = rewards.focal_loss(logits, label, torch.ones(3), gamma=0.0)
+    flat = reward_classes.focal_loss(logits, label, torch.ones(3), gamma=0.0)
     assert flat.item() == pytest.approx(F.cross_entropy(logits, label).item(), rel=1e-6)
     sure = torch.tensor([[0.0, 10.0, 0.0]])
-    assert rewards.focal_loss(sure, torch.tensor([1]), torch.ones(3)) < 1e-10
+    assert reward_classes.focal_loss(sure, torch.tensor([1]), torch.ones(3)) < 1e-10
 
 
 def test_labels_keep_the_sign():
-    assert rewards.reward_label(torch.tensor([-7.0, 0.0, 0.5])).tolist() == [0, 1, 2]
+    assert reward_classes.reward_label(torch.tensor([-7.0, 0.0, 0.5])).tolist() == [0, 1, 2]
 
 
 def test_palette_goes_there_and_back():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.noise import GRIDS, CosineSteps, LinearSteps, VPSchedule
+from rl_lightning.functional.noise_schedules import GRIDS, CosineSteps, LinearSteps, VPSchedule
 
 VP = VPSchedule()
 

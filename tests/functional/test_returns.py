@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import returns
-from rl_lightning.functional.advantages import GAE, Discounted, LambdaReturn, NStep, ReturnComputer
+from rl_lightning.functional.advantage_estimators import GAE, Discounted, LambdaReturn, NStep, ReturnComputer
 
 GAMMA = 0.9
 

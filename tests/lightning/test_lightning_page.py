@@ -42,8 +42,10 @@ def test_the_walks_name_what_exists(path, name):
 
 def test_methods_that_stand_alone_exist_too():
     places = [
-        "algorithms.policy_module", "algorithms.module", "algorithms.sac", "callbacks.checkpoint",
-        "callbacks.generations", "datamodules.online", "datamodules.module", "datamodules.envs", "rollout.block",
+        "algorithms.policy_module", "algorithms.rl_module", "algorithms.online.sac", "checkpoints.run_checkpoint",
+        "checkpoints.checkpoint_store", "datamodules.online_data", "datamodules.bases.rl_data",
+        "datamodules.bases.env_data",
+        "rollout.block",
     ]  # fmt: skip
     homes = [importlib.import_module(f"rl_lightning.{place}") for place in places]
     assert len(NAMED) > 15 and LOOSE

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from torchmetrics import MeanMetric
 from trainer_parts import PARTS, QUIET, SMALL, fit
+from wandb_file import history
 
 from rl_lightning.algorithms import DQN, PPO
 
@@ -123,15 +124,18 @@ def test_wandb_has_every_metric_at_the_runs_clock(tmp_path, monkeypatch):
     from lightning.pytorch.loggers import WandbLogger
 
     monkeypatch.chdir(tmp_path)
-    logged = []
     logger = WandbLogger(offline=True, save_dir=tmp_path, settings=wandb.Settings(silent=True, console="off"))
-    monkeypatch.setattr(
-        WandbLogger, "log_metrics", lambda self, metrics, step=None: logged.append((step, dict(metrics)))
-    )
     trainer = fit("dqn", max_epochs=2, logger=logger)
     wandb.finish()
-    steps = [step for step, row in logged if "eval/return" in row]
-    assert steps == [32, 64] and trainer.datamodule.schedule.now == 64
+    rows = history(tmp_path)
+    evaluated = [row for row in rows if "eval/return" in row]
+    assert [(row["trainer/global_step"], row["env_step"]) for row in evaluated] == [(32, 32), (64, 64)]
+    assert evaluated[-1]["update"] == trainer.global_step and trainer.datamodule.schedule.now == 64
+    assert evaluated[-1]["eval/return"] == pytest.approx(float(trainer.callback_metrics["eval/return"]))
+    trained = [row for row in rows if "train/loss" in row]
+    assert trained and all(row["trainer/global_step"] == row["env_step"] for row in trained)
+    assert all(np.isfinite(row["train/loss"]) for row in trained)
+    assert {"train", "collect", "eval", "time"} <= {key.split("/")[0] for row in rows for key in row}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,16 +6,12 @@ from lightning.pytorch import Callback
 from lightning.pytorch.callbacks import (
     BackboneFinetuning,
     BatchSizeFinder,
-    DeviceStatsMonitor,
     GradientAccumulationScheduler,
     LambdaCallback,
     LearningRateFinder,
-    LearningRateMonitor,
     ModelCheckpoint,
-    ModelSummary,
     RichProgressBar,
     StochasticWeightAveraging,
-    Timer,
     TQDMProgressBar,
 )
 from lightning.pytorch.loggers import CSVLogger
@@ -26,14 +22,6 @@ from rl_lightning.datamodules import OnPolicyData
 from rl_lightning.errors import ConfigError
 
 NAMES = list(PARTS)
-
-
-@pytest.mark.parametrize(
-    "made", [Timer, ModelSummary, DeviceStatsMonitor, LearningRateMonitor], ids=lambda kind: kind.__name__
-)
-def test_callbacks_of_lightnings_work(made, tmp_path):
-    trainer = fit("dqn", max_epochs=2, callbacks=[made()], logger=CSVLogger(tmp_path), log_every_n_steps=1)
-    assert trainer.current_epoch == 2
 
 
 @pytest.mark.parametrize("bar", [RichProgressBar, TQDMProgressBar], ids=lambda kind: kind.__name__)
@@ -164,29 +152,6 @@ def test_arguments_that_cannot_hold_are_refused_at_once(arguments, said):
     with pytest.raises(ConfigError, match=said) as caught:
         fit("ppo", max_epochs=1, **arguments)
     assert len(str(caught.value).splitlines()) == 1
-
-
-ALLOWED = [
-    {"precision": "bf16-mixed"}, {"deterministic": True}, {"detect_anomaly": True}, {"profiler": "simple"},
-    {"inference_mode": False}, {"limit_val_batches": 0}, {"log_every_n_steps": 1}, {"benchmark": True},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("arguments", ALLOWED, ids=str)
-@pytest.mark.parametrize("name", ["ppo", "sac"])
-def test_arguments_that_hold(name, arguments, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    trainer = fit(name, max_epochs=2, **arguments)
-    assert trainer.current_epoch == 2 and trainer.global_step > 0
-
-
-def test_barebones():
-    from lightning.pytorch import Trainer
-
-    data = PARTS["ppo"].data()
-    trainer = Trainer(barebones=True, max_epochs=2, accelerator="cpu")
-    trainer.fit(PARTS["ppo"].model(data.spec), datamodule=data)
-    assert trainer.global_step > 0
 
 
 def test_partners_that_do_not_belong_together_are_refused():

@@ -9,9 +9,9 @@ from contracts.dream_cases import world
 from lightning.pytorch import Trainer, seed_everything
 
 from rl_lightning.algorithms import DQN, IQL, PPO, SAC, Dreamer
-from rl_lightning.buffers import Replay, SequenceReplay
 from rl_lightning.datamodules import OfflineData, OnlineData, OnPolicyData, SequenceData
-from rl_lightning.models.dream_actors import ActorHead, OneHot
+from rl_lightning.models.rssm.latent_actors import ActorHead, OneHot
+from rl_lightning.replay import Replay, SequenceReplay
 
 QUIET: dict[str, Any] = {
     "accelerator": "cpu",

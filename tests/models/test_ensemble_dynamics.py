@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.models import dynamics_checks as checks
-from rl_lightning.models.dynamics import CHUNK, EnsembleDynamics, gaussian_nll
+from rl_lightning.models.dynamics import dynamics_metrics as checks
+from rl_lightning.models.dynamics.ensemble_dynamics import CHUNK, EnsembleDynamics, gaussian_nll
 from rl_lightning.types import Transitions
 
 OBS, ACT = 11, 3

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_lightning.models.normalizer import ReturnScaler, RunningNorm, combine, measure
+from rl_lightning.models.normalizers import ReturnScaler, RunningNorm, combine, measure
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=6), st.integers(0, 1000), st.floats(-1e4, 1e4))

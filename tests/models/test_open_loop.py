@@ -5,9 +5,9 @@ import pytest
 import torch
 from contracts.dream_cases import CONV, world
 
-from rl_lightning.models.open_loop import Foresight, foresee, open_loop_report, reward_calibration
-from rl_lightning.models.rssm import LatentState
-from rl_lightning.rollout.dream_pictures import inside_episodes, show, video_frames
+from rl_lightning.models.rssm.open_loop import Foresight, foresee, open_loop_report, reward_calibration
+from rl_lightning.models.rssm.rssm import LatentState
+from rl_lightning.rollout.open_loop_images import inside_episodes, show, video_frames
 from rl_lightning.types import EnvSpec, Sequences
 
 SPEC = EnvSpec("fake", (2,), action_kind="discrete", action_sizes=(3,))

@@ -7,7 +7,7 @@ import torch
 
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.models.density import CalibratedDensity, RealNVP
-from rl_lightning.models.penalties import (
+from rl_lightning.models.dynamics.penalties import (
     EnsembleStdPenalty,
     ExponentialPenalty,
     InversePenalty,

@@ -7,14 +7,14 @@ import torch
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import SAC
-from rl_lightning.models.policy import (
+from rl_lightning.artifacts import load_provided
+from rl_lightning.models.policies import (
     CategoricalPolicy,
     DeterministicPolicy,
     ObsScale,
     SquashedGaussianPolicy,
     TanhGaussianPolicy,
 )
-from rl_lightning.models.provided import load_provided
 from rl_lightning.types import EnvSpec
 
 KINDS = [DeterministicPolicy, SquashedGaussianPolicy, TanhGaussianPolicy, CategoricalPolicy]

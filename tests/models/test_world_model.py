@@ -6,8 +6,10 @@ from contracts.dream_cases import V3, world
 from torch import nn
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.decoders import ConvDecoder, IdentityDecoder, MLPDecoder
-from rl_lightning.models.dream_actors import (
+from rl_lightning.models.rssm.decoders import ConvDecoder, IdentityDecoder, MLPDecoder
+from rl_lightning.models.rssm.encoders import ConvEncoder, IdentityEncoder, MLPEncoder
+from rl_lightning.models.rssm.heads import ContinueHead, MSEHead, TwoHotHead
+from rl_lightning.models.rssm.latent_actors import (
     ActorHead,
     BoundedNormal,
     OneHot,
@@ -17,12 +19,16 @@ from rl_lightning.models.dream_actors import (
     env_actions,
     within,
 )
-from rl_lightning.models.encoders import ConvEncoder, IdentityEncoder, MLPEncoder
-from rl_lightning.models.heads import ContinueHead, MSEHead, TwoHotHead
-from rl_lightning.models.latents import BalancedKL, CategoricalLatent, DynRepKL, FreeNatsKL, GaussianLatent
-from rl_lightning.models.world_model import LatentWorld
-from rl_lightning.networks.cores import BlockGRUCore, GRUCore, NormGRUCore
-from rl_lightning.networks.dense import make_norm
+from rl_lightning.models.rssm.latents import (
+    BalancedKL,
+    CategoricalLatent,
+    DynRepKL,
+    FreeNatsKL,
+    GaussianLatent,
+)
+from rl_lightning.models.rssm.world_model import LatentWorld
+from rl_lightning.nn.dense import make_norm
+from rl_lightning.nn.rssm_cores import BlockGRUCore, GRUCore, NormGRUCore
 from rl_lightning.types import EnvSpec, Sequences
 
 DISCRETE = EnvSpec("fake", (4,), action_kind="discrete", action_sizes=(4,))

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.controller import Controller
-from rl_lightning.models.dream_world import DreamWorld, heard
-from rl_lightning.models.mdn_rnn import LOG_STD_MAX, LOG_STD_MIN, MDNRNNNet
-from rl_lightning.models.recording import Recording
-from rl_lightning.models.vae import ImageVAE, check_frames
+from rl_lightning.models.world_models.controller import Controller
+from rl_lightning.models.world_models.episode_store import Recording
+from rl_lightning.models.world_models.image_vae import ImageVAE, check_frames
+from rl_lightning.models.world_models.mdn_rnn_net import LOG_STD_MAX, LOG_STD_MIN, MDNRNNNet
+from rl_lightning.models.world_models.vision_memory import DreamWorld, heard
 from rl_lightning.types import EnvSpec
 
 CAR = EnvSpec("car", (3, 64, 64), "uint8", "continuous", (3,))

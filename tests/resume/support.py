@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from rl_lightning.callbacks.generations import Generations
+from rl_lightning.checkpoints.checkpoint_store import Generations
 from rl_lightning.cli import main
 
 NET = {"class_path": "MLP", "init_args": {"hidden": [8]}}

@@ -12,7 +12,13 @@ import torch
 from contracts.harness import assert_same, newest, state
 from resume.support import Rl, copy_run
 
-from rl_lightning.callbacks.generations import Generations, check_plain, checksum, read_file, write_file
+from rl_lightning.checkpoints.checkpoint_store import (
+    Generations,
+    check_plain,
+    checksum,
+    read_file,
+    write_file,
+)
 from rl_lightning.errors import ResumeError
 
 TO_THE_END = ("--env_steps", "96")

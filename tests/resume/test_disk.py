@@ -13,7 +13,7 @@ import torch
 from contracts.harness import assert_same, newest, state
 from resume.support import SAC, Rl, write
 
-from rl_lightning.callbacks.generations import Generations, verify
+from rl_lightning.checkpoints.checkpoint_store import Generations, verify
 from rl_lightning.errors import DivergedError
 
 

@@ -11,7 +11,7 @@ from contracts.cases import BY_NAME, env
 from contracts.harness import bare, newest
 from resume.support import SAC, Rl, write
 
-from rl_lightning.callbacks.generations import read_file, verify
+from rl_lightning.checkpoints.checkpoint_store import read_file, verify
 from rl_lightning.datamodules import OnlineData
 
 

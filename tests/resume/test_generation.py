@@ -9,9 +9,9 @@ from contracts.harness import assert_same, newest, state
 from contracts.world_model_cases import MEMORY, RECORDING, SIZES, WORLD
 from resume.support import COMMON, Rl, fork, wait, write
 
-from rl_lightning import interrupt
-from rl_lightning.callbacks.generations import read_meta
-from rl_lightning.rollout import dream
+from rl_lightning import stop_request
+from rl_lightning.checkpoints.checkpoint_store import read_meta
+from rl_lightning.evolution import dream_rollout
 
 CONFIG = {
     "model": {
@@ -38,7 +38,7 @@ CONFIG = {
 
 def stop_in_the_middle() -> None:
     """Changes a child: in the middle of a generation it is asked to stop, and its dreams take long after that."""
-    inner, made = dream.dream_step, []
+    inner, made = dream_rollout.dream_step, []
 
     def step(*args):
         made.append(1)
@@ -48,8 +48,8 @@ def stop_in_the_middle() -> None:
             time.sleep(0.05)
         return inner(*args)
 
-    dream.dream_step = step
-    interrupt.PATIENCE = 0.1
+    dream_rollout.dream_step = step
+    stop_request.PATIENCE = 0.1
 
 
 def test_a_generation_cut_in_the_middle_is_repeated(logs: Path, rl: Rl) -> None:

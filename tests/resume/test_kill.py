@@ -10,7 +10,7 @@ import pytest
 from contracts.harness import assert_same, metrics, newest, state
 from resume.support import SAC, fork, serial, wait, write
 
-from rl_lightning.callbacks.generations import Generations, verify
+from rl_lightning.checkpoints.checkpoint_store import Generations, verify
 
 INTERVAL = 8  # env steps between saves: one block
 
@@ -70,7 +70,7 @@ def test_killed_between_the_last_checkpoint_and_the_closing_evaluation(logs: Pat
     assert wait(fork(["fit", "--config", config, "--name", "straight"], log)) == 0, log.read_text()
 
     def die_when_closing() -> None:
-        from rl_lightning.callbacks.closing import FinalMetrics
+        from rl_lightning.callbacks.final_metrics import FinalMetrics
 
         FinalMetrics._emit = lambda self, trainer, module: os.kill(os.getpid(), signal.SIGKILL)
 

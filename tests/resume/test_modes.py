@@ -12,7 +12,7 @@ import yaml
 from contracts.harness import assert_same, newest, state
 from resume.support import PPO, SAC, Rl, copy_run, write
 
-from rl_lightning.callbacks.generations import Generations, read_file, read_meta
+from rl_lightning.checkpoints.checkpoint_store import Generations, read_file, read_meta
 
 TO_THE_END = ("--env_steps", "96")
 

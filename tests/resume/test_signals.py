@@ -13,9 +13,9 @@ import pytest
 from contracts.harness import assert_same, newest, state
 from resume.support import Rl, fork, wait
 
-from rl_lightning import interrupt
+from rl_lightning import stop_request
 from rl_lightning.algorithms import SAC as Module
-from rl_lightning.callbacks.generations import read_meta
+from rl_lightning.checkpoints.checkpoint_store import read_meta
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def send_at_update(
 
         Module.update = update
         if patience is not None:
-            interrupt.PATIENCE = patience
+            stop_request.PATIENCE = patience
 
     return change
 
@@ -106,8 +106,8 @@ def block_at_update(number: int, wait_there: Callable[[], None], *signals: int) 
             return rule(self, batch)
 
         Module.update = update
-        interrupt.PATIENCE = interrupt.GRACE = 0.1
-        interrupt.LAST = 0.5
+        stop_request.PATIENCE = stop_request.GRACE = 0.1
+        stop_request.LAST = 0.5
 
     return change
 
@@ -160,17 +160,17 @@ def test_a_second_sigterm_ends_with_its_own_code(config: str, logs: Path) -> Non
 
 def test_what_is_being_saved_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stop comes due in the middle of a save, and waits."""
-    monkeypatch.setattr(interrupt, "PATIENCE", 0.05)
-    monkeypatch.setattr(interrupt, "GRACE", 0.0)
+    monkeypatch.setattr(stop_request, "PATIENCE", 0.05)
+    monkeypatch.setattr(stop_request, "GRACE", 0.0)
     got: list[bool] = []
 
     def handler(number: int, frame: object) -> None:
-        got.append(interrupt.late())
+        got.append(stop_request.late())
 
     previous = signal.signal(signal.SIGINT, handler)
     try:
-        with interrupt.shield():
-            interrupt.ask(signal.SIGINT)
+        with stop_request.shield():
+            stop_request.ask(signal.SIGINT)
             time.sleep(0.3)
             assert got == []
         end = time.monotonic() + 5
@@ -178,5 +178,5 @@ def test_what_is_being_saved_is_finished(monkeypatch: pytest.MonkeyPatch) -> Non
             time.sleep(0.01)
         assert got == [True]
     finally:
-        interrupt.clear()
+        stop_request.clear()
         signal.signal(signal.SIGINT, previous)

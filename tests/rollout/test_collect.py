@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.rollout.collect import Collector, zero_rows
-from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.types import EnvSpec
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.transforms import AtariPreset
+from rl_lightning.envs.wrappers.transforms import AtariPreset
 from rl_lightning.rollout.evaluate import StepCap, evaluate, summarize
 from rl_lightning.types import EnvSpec, EpisodeStats
 

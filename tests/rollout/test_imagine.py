@@ -5,7 +5,7 @@ import torch
 
 from rl_lightning.envs.termination import NeverEnds, Termination
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.dynamics import EnsembleDynamics, ModelStep
+from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics, ModelStep
 from rl_lightning.rollout.imagine import imagine, unsteady
 
 WIDTH = 2

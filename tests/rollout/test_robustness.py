@@ -67,7 +67,7 @@ def test_scales_are_shares_of_the_datas_spread_where_it_is_given():
 
 
 def test_the_noise_of_the_config_itself_does_not_count():
-    from rl_lightning.envs.noise import Noise
+    from rl_lightning.envs.wrappers.env_noise import Noise
 
     noisy = EnvConfig("Pendulum-v1", max_episode_steps=40, noise=Noise(rate=1.0, scale=1.0))
     assert (

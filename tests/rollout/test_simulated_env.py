@@ -10,10 +10,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from rl_lightning.algorithms import PPO
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.transforms import Indexed, Stack
+from rl_lightning.envs.wrappers.transforms import Indexed, Stack
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.next_frame import Foretold, NextFramePredictor
-from rl_lightning.networks import PaletteCNN
+from rl_lightning.models.frames.frame_world import Foretold, NextFramePredictor
+from rl_lightning.nn import PaletteCNN
 from rl_lightning.rollout.collect import Collector
 from rl_lightning.rollout.simulated_env import SimulatedEnvs, Starts, picture
 

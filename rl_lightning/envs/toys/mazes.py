@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from rl_lightning.envs.wrappers import RepeatedAction
+from rl_lightning.envs.wrappers.env_wrappers import RepeatedAction
 from rl_lightning.errors import ConfigError
 from rl_lightning.extras import pip_line
 
@@ -46,7 +46,7 @@ def layout(name: str) -> Layout:
 
 def _robotics(what: str) -> Any:
     try:
-        from rl_lightning.envs import robotics
+        from rl_lightning.envs.suites import robotics
     except ImportError as error:
         raise ConfigError(f"{what} needs gymnasium-robotics: {pip_line('robotics')}") from error
     return robotics.gymnasium_robotics

@@ -1,12 +1,12 @@
 """Densities of experience, each with a score in nats; importing this registers every recipe."""
 
-from rl_lightning.models.density.base import DensityNet, DensityRecipe
 from rl_lightning.models.density.calibrated import CalibratedDensity
-from rl_lightning.models.density.diffusion import DiffusionDensity
+from rl_lightning.models.density.density_net import DensityNet, DensityRecipe
+from rl_lightning.models.density.diffusion_density import DiffusionDensity
 from rl_lightning.models.density.kde import KDE
 from rl_lightning.models.density.ode_flow import ODEFlow
 from rl_lightning.models.density.realnvp import RealNVP
-from rl_lightning.models.density.vae import VAEDensity
+from rl_lightning.models.density.vae_density import VAEDensity
 
 __all__ = [
     "KDE",

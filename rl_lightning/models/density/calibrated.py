@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.density import POINTS, percentile_of, quantile_grid
-from rl_lightning.models.density.base import recipe_from
+from rl_lightning.functional.density_penalties import POINTS, percentile_of, quantile_grid
+from rl_lightning.models.density.density_net import recipe_from
 
 LEAST, GREATEST = -1e6, 1e6  # a score is a finite number within these
 INPUTS = ("obs_act", "next_obs_act", "obs_act_next_obs", "act_reward")

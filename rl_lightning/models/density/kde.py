@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.density.base import LOG_2PI, DensityNet, DensityRecipe, check_positive
+from rl_lightning.models.density.density_net import LOG_2PI, DensityNet, DensityRecipe, check_positive
 
 PROBES = 512  # kept rows that a bandwidth is chosen by
 WIDTHS = tuple(2.0 ** (-i / 3) for i in range(13))  # tried as multiples of Scott's rule

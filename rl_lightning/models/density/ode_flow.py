@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.models.density.base import (
+from rl_lightning.models.density.density_net import (
     DensityNet,
     DensityRecipe,
     check_not_negative,

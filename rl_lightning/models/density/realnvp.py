@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.models.density.base import (
+from rl_lightning.models.density.density_net import (
     DensityNet,
     DensityRecipe,
     check_not_negative,
     check_positive,
     standard_normal,
 )
-from rl_lightning.networks.coupling import AffineCoupling
-from rl_lightning.networks.init import check_sizes
+from rl_lightning.nn.coupling import AffineCoupling
+from rl_lightning.nn.init import check_sizes
 
 
 class RealNVPNet(DensityNet):

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl_lightning.errors import ResumeError
-from rl_lightning.experiments.runs import Run
-from rl_lightning.pipeline.moved import at_home
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.parsing import check_imports, parse_config
+from rl_lightning.runs.pipeline.relocate_inputs import at_home
 from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.run_folder import Run
 
 if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,18 +10,25 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from rl_lightning.datasets import check_env, load_dataset
 from rl_lightning.envs.make import make_env, make_envs
 from rl_lightning.envs.spaces import ActionEncoder
 from rl_lightning.errors import ConfigError, DataError
+from rl_lightning.io.atomic import atomic_open
 from rl_lightning.rollout.evaluate import StepCap
-from rl_lightning.types import EnvSpec
+from rl_lightning.runs.agents.agent import Agent
+from rl_lightning.types import EnvSpec, Transitions
 
 KEYS = ("obs", "observations", "observation")
 BATCH = 1024
 
 
-def read(path: str) -> dict[str, np.ndarray]:
-    """Arrays of an .npz (or a single .npy); nothing that would run code is accepted."""
+def read_observations(source: str | None) -> dict[str, np.ndarray] | None:
+    """Arrays of an .npz (or a single .npy), None for another source; nothing that would run code is accepted."""
+    return read_arrays(source) if source is not None and Path(source).suffix in (".npz", ".npy") else None
+
+
+def read_arrays(path: str) -> dict[str, np.ndarray]:
     try:
         loaded = np.load(path, allow_pickle=False)
         arrays = (
@@ -36,6 +42,47 @@ def read(path: str) -> dict[str, np.ndarray]:
     if name is None:
         raise DataError(f"{path}: has no array 'obs' (found {', '.join(sorted(arrays)) or 'nothing'})")
     return {**arrays, "obs": arrays[name]}
+
+
+def predict_actions(
+    agent: Agent, source: str | None, rows: dict[str, np.ndarray] | None, episodes: int
+) -> dict[str, np.ndarray]:
+    """What the agent does; of a module that does not act, what it predicts.
+
+    Args:
+        agent: The agent.
+        source: A file or data set; null: episodes are played.
+        rows: Observations that were read from it already; null: it is a data set.
+        episodes: How many are played.
+    """
+    model, data = agent.cli.model, agent.cli.datamodule
+    if model.evaluated_on == "rows":
+        if source is None:
+            raise ConfigError(f"{type(model).__name__} does not act; give rows: --data NAME or FILE")
+        return predict_dataset(model, data, source)
+    if source is None:
+        return along_episodes(model, data, episodes)
+    return for_rows(model, data, dataset_rows(data, source) if rows is None else rows, source)
+
+
+def dataset_rows(data: Any, source: str) -> dict[str, np.ndarray]:
+    """Observations of a data set, and where its episodes begin."""
+    rows = load_dataset(source)
+    check_env(source, rows.spec, data.spec)
+    is_first = rows.recording.diff(prepend=rows.recording[:1] - 1) != 0
+    return {"obs": rows.obs.numpy(), "is_first": is_first.numpy()}
+
+
+def predict_dataset(model: Any, data: Any, source: str) -> dict[str, np.ndarray]:
+    """What a module that does not act says of every row of a data set: scores, or predictions."""
+    rows = load_dataset(source)
+    check_env(source, rows.spec, data.spec)
+    if model.models_next_obs:
+        rows = rows.with_next()
+    ones = torch.ones_like(rows.reward)
+    terminated, index = rows.terminated.float(), torch.arange(len(ones))
+    batch = Transitions(rows.obs, rows.action, rows.reward, rows.next_obs, terminated, ones, ones, index)
+    return model.eval().predict_rows(batch)  # type: ignore[no-any-return]
 
 
 def for_rows(
@@ -53,7 +100,7 @@ def for_rows(
     mask = _mask(spec, arrays, source) if spec.action_mask else None
     size = 1 if model.initial_carry(1) else BATCH
     is_first = arrays.get("is_first", np.zeros(len(rows), bool)).astype(bool)
-    carry, found, draw = model.initial_carry(size), [], model.evaluation_draw(seed)
+    carry, actions, draw = model.initial_carry(size), [], model.evaluation_draw(seed)
     model.eval()
     with torch.no_grad():
         for start in range(0, len(rows), size):
@@ -62,20 +109,20 @@ def for_rows(
                 carry = model.initial_carry(len(batch))
             legal = None if mask is None else mask[start : start + size]
             action, carry = model.act(batch, carry, draw, legal)
-            found.append(action.cpu().numpy())
-    chosen = np.concatenate(found) if found else np.zeros((0, *spec.action_shape), np.float32)
+            actions.append(action.cpu().numpy())
+    chosen = np.concatenate(actions) if actions else np.zeros((0, *spec.action_shape), np.float32)
     return own_scale(data, chosen)
 
 
 def _mask(spec: EnvSpec, arrays: dict[str, np.ndarray], source: str) -> torch.Tensor:
     if "action_mask" not in arrays:
         raise DataError(f"{source}: this env restricts its actions, so the file needs an 'action_mask'")
-    found, wanted = arrays["action_mask"], (len(arrays["obs"]), spec.action_dim)
-    if found.shape != wanted or found.dtype.kind not in "bui":
+    mask, wanted = arrays["action_mask"], (len(arrays["obs"]), spec.action_dim)
+    if mask.shape != wanted or mask.dtype.kind not in "bui":
         raise DataError(
-            f"{source}: action_mask is {found.dtype} {list(found.shape)}, expected booleans {list(wanted)}"
+            f"{source}: action_mask is {mask.dtype} {list(mask.shape)}, expected booleans {list(wanted)}"
         )
-    return torch.from_numpy(found.astype(bool))
+    return torch.from_numpy(mask.astype(bool))
 
 
 def along_episodes(model: Any, data: Any, episodes: int, seed: int = 0) -> dict[str, np.ndarray]:
@@ -146,15 +193,13 @@ def action_codec(data: Any) -> ActionEncoder:
     return ActionEncoder(spaces.MultiDiscrete(list(spec.action_sizes)))
 
 
-def write(arrays: dict[str, np.ndarray], path: Path) -> Path:
+def write_predictions(arrays: dict[str, np.ndarray], path: Path) -> Path:
     """An .npz, renamed into place when it is whole."""
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-        with open(temporary, "wb") as file:
+        with atomic_open(path) as file:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-        os.replace(temporary, path)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
     return path

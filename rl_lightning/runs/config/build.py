@@ -21,17 +21,17 @@ from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from rl_lightning.algorithms.ddp import AveragingDDP
-from rl_lightning.algorithms.module import RLModule
 from rl_lightning.algorithms.ranges import check_ranges
-from rl_lightning.callbacks.loggers import LogConfig
-from rl_lightning.datamodules.module import RLData
-from rl_lightning.errors import ConfigError, RLError
-from rl_lightning.experiments.catalog import registry
-from rl_lightning.heap import keep_pages
+from rl_lightning.algorithms.rl_module import RLModule
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.datamodules.bases.rl_data import RLData
+from rl_lightning.errors import ConfigError, RLError, made_from_config
+from rl_lightning.kernels.malloc import keep_pages
+from rl_lightning.loggers.make_loggers import LogConfig
 from rl_lightning.redaction import REDACTED, redact, redacted_keys
-from rl_lightning.rollout.schedule import RunConfig
+from rl_lightning.runs.config.catalog import registry
 from rl_lightning.runs.config.compose import Config, check_specs, choose_classes
-from rl_lightning.runs.config.explain import explain
+from rl_lightning.runs.config.config_errors import explain
 from rl_lightning.runs.config.given import makers, marked, take_over
 from rl_lightning.runs.config.partners import check_classes
 from rl_lightning.runs.config.places import LATE, check_places, given, made_in
@@ -77,7 +77,7 @@ def allow_imports(packages: list[str]) -> None:
         except Exception as error:
             raise ConfigError(f"--import {package}: raises {type(error).__name__}: {error}") from error
     if packages:
-        from rl_lightning.envs.make import ALLOWED_IMPORTS
+        from rl_lightning.io.trust import ALLOWED_IMPORTS
 
         ALLOWED_IMPORTS.update(packages)
 
@@ -189,7 +189,7 @@ class RLCLI(LightningCLI):
         keep_pages()
         lightning.seed_everything(self.config.seed_everything, verbose=False)
         try:
-            with torch.device("meta" if meta else "cpu"):
+            with made_from_config(), torch.device("meta" if meta else "cpu"):
                 self.config_init = self.parser.instantiate(
                     self._without_late(), instantiators=makers(self.objects)
                 )

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.catalog import PACKAGE, registry
-from rl_lightning.experiments.migrate import migrate
-from rl_lightning.experiments.names import did_you_mean
 from rl_lightning.redaction import keep_reference, redact, secret_name
 from rl_lightning.runs.config import yaml_io
+from rl_lightning.runs.config.catalog import PACKAGE, registry
+from rl_lightning.runs.config.config_version import migrate
 from rl_lightning.runs.config.keys import GROUPS
+from rl_lightning.runs.store.names import did_you_mean
 
 Config = dict[str, Any]
 

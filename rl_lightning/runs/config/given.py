@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from rl_lightning.algorithms.module import RLModule
-from rl_lightning.datamodules.module import RLData
-from rl_lightning.envs.own import OwnEnv, as_env_config
+from rl_lightning.algorithms.rl_module import RLModule
+from rl_lightning.datamodules.bases.rl_data import RLData
+from rl_lightning.envs.own_envs import OwnEnv, as_env_config
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.described import given_in_python, is_given
 from rl_lightning.runs.config.compose import Config
+from rl_lightning.runs.config.swapped import accepts
+from rl_lightning.runs.store.names import did_you_mean
 
 Objects = dict[str, dict[str, Any]]  # of model, data and trainer: argument -> object
 
@@ -32,11 +34,7 @@ def take_over(config: Config, given: Mapping[str, Any]) -> tuple[Config, Objects
         for name, value in arguments_of(config, group).items()
         if is_given(value) and name not in objects[group]
     ]
-    if missing:
-        again = ", ".join(f'"{key}": ...' for key in missing)
-        raise ConfigError(
-            f"{', '.join(missing)} was given in Python, and no file holds it; give it again there: given={{{again}}}"
-        )
+    check_again(missing)
     config = copy.deepcopy(config)
     for group, named in objects.items():
         for name in named:
@@ -45,6 +43,15 @@ def take_over(config: Config, given: Mapping[str, Any]) -> tuple[Config, Objects
             if group == "data" and name in STAND_INS:
                 own[name] = copy.deepcopy(STAND_INS[name])
     return config, objects
+
+
+def check_again(missing: list[str]) -> None:
+    """Raises where something was given in Python that is not given again."""
+    if missing:
+        again = ", ".join(f'"{key}": ...' for key in missing)
+        raise ConfigError(
+            f"{', '.join(missing)} was given in Python, and no file holds it; give it again there: given={{{again}}}"
+        )
 
 
 def place_of(key: str) -> tuple[str, str]:
@@ -88,8 +95,16 @@ def mark(value: Any) -> dict[str, Any]:
 def makers(objects: Objects) -> list[tuple[Callable[..., Any], type[Any], bool]]:
     """How model and data are made where they get objects, which no parser looks at."""
     groups = (("model", RLModule), ("data", RLData))
-    return [(partial(_made_with, objects[group]), base, True) for group, base in groups if objects[group]]
+    return [
+        (partial(_made_with, group, objects[group]), base, True) for group, base in groups if objects[group]
+    ]
 
 
-def _made_with(objects: dict[str, Any], cls: type[Any], *args: Any, **kwargs: Any) -> Any:
+def _made_with(group: str, objects: dict[str, Any], cls: type[Any], *args: Any, **kwargs: Any) -> Any:
+    known = accepts(cls)
+    for name in objects:
+        if name not in known:
+            raise ConfigError(
+                f"{group}.{name}: {cls.__name__} has no such argument{did_you_mean(name, known)}"
+            )
     return cls(*args, **{**kwargs, **objects})

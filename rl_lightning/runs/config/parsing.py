@@ -19,7 +19,7 @@ def parse_config(config: Config, request: Request) -> RLCLI:
     allow_imports(request.imports)
     cli = RLCLI(config, request.overrides, request.given)
     if request.small:
-        from rl_lightning.runs.config.shrink import shrink
+        from rl_lightning.runs.config.debug_caps import shrink
 
         shrink(cli.config, request.overrides)
     return cli

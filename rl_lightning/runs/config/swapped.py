@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from rl_lightning import ranks
-from rl_lightning.algorithms.module import RLModule
-from rl_lightning.datamodules.module import RLData
+from rl_lightning import distributed
+from rl_lightning.algorithms.rl_module import RLModule
+from rl_lightning.artifacts import find_class
+from rl_lightning.datamodules.bases.rl_data import RLData
 from rl_lightning.errors import RLError
-from rl_lightning.models.provided import find_class
 from rl_lightning.runs.config.compose import FORMER, Config, merge
 
 
@@ -39,7 +39,7 @@ def settled(spec: Config) -> Config:
     kept = {name: value for name, value in given.items() if name in accepted}
     own_arguments = own.get("init_args", {})
     dropped = [name for name in given if name not in kept and name not in own_arguments]
-    if dropped and ranks.first():
+    if dropped and distributed.first():
         word = str(former.get("class_path")).rpartition(".")[2]
         print(f"dropped with the former class {word}: {', '.join(map(str, dropped))}", file=sys.stderr)
     return merge({**own, "init_args": kept}, {"init_args": own_arguments}) if kept else own

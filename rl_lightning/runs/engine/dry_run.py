@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.plot import short
+from rl_lightning.io.text import short
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import find
@@ -45,7 +45,7 @@ def describe(cli: RLCLI, names: list[str], probe: bool = True) -> str:
     note = header_of(names)
     lines += [f"shipped as   {note}"] if note else []
     if probe:
-        from rl_lightning.runs.engine.probe import estimate
+        from rl_lightning.runs.engine.throughput_probe import estimate
 
         lines.append(f"time         {estimate(cli)}")
     return "\n".join([*lines, "nothing was trained, nothing is left behind"])

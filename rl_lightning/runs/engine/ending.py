@@ -8,7 +8,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import EarlyStopping, Timer
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 
-from rl_lightning.rollout.schedule import RunSchedule
+from rl_lightning.clock.run_clock import RunSchedule
 
 
 class FitEnding(NamedTuple):

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.names import check_run_name, slug
-from rl_lightning.experiments.runs import Run, claim, logs_root
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.compose import Config
 from rl_lightning.runs.engine.folder import Ended, claim_once, forget, is_first, join, start_record
-from rl_lightning.runs.engine.meet import alone, meet
+from rl_lightning.runs.engine.init_distributed import alone, meet
 from rl_lightning.runs.recording.missing import provide_data
 from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.names import check_run_name, slug
+from rl_lightning.runs.store.run_folder import Run, claim, logs_root
 
 if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
-    from rl_lightning.runs.engine.start import Start
+    from rl_lightning.runs.engine.run_start import Start
 
 
 def train(
@@ -35,7 +35,7 @@ def train(
 ) -> Ended:
     """Builds, trains and closes the run's record, whatever happens."""
     from rl_lightning.runs.config.places import check_places
-    from rl_lightning.runs.engine.training import Training
+    from rl_lightning.runs.engine.fit_session import Training
 
     check_places(cli.config.trainer, cli.flags)
     saved = cli.plain()
@@ -44,7 +44,7 @@ def train(
     if not has_end(cli) and not has_phases(cli):
         raise ConfigError("the run has no end: give it --env_steps, --updates or --max_time")
     if start is None:
-        from rl_lightning.runs.engine.start import start_from
+        from rl_lightning.runs.engine.run_start import start_from
 
         start = start_from(cli.config.ckpt_path, cli.config.resume_mode, request.reset_lr)
     provide_data(cli.config)

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import yaml
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.migrate import stamped
-from rl_lightning.experiments.record import new_record
-from rl_lightning.experiments.runs import Run, alive, claim
+from rl_lightning.io.atomic import write_text
 from rl_lightning.redaction import redact, redact_words
 from rl_lightning.runs.config.compose import Config
-from rl_lightning.runs.engine.meet import launched
+from rl_lightning.runs.config.config_version import stamped
+from rl_lightning.runs.engine.init_distributed import launched
 from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.run_folder import Run, alive, claim
+from rl_lightning.runs.store.run_record import new_record
 
 GROUP_SEEDS = "RL_GROUP_SEEDS"  # tells a run of a group of all its seeds
 
@@ -30,9 +31,9 @@ class Ended(NamedTuple):
 
 def is_first() -> bool:
     """This process writes the run's files and talks."""
-    from rl_lightning import ranks
+    from rl_lightning import distributed
 
-    return ranks.first()
+    return distributed.first()
 
 
 def forget(run: Run, fresh: bool) -> None:
@@ -62,17 +63,15 @@ def start_record_of(run: Run, saved: Config, request: Request, **more: Any) -> N
 
 def write_config(run: Run, config: Config) -> None:
     text = yaml.safe_dump(stamped(redact(config)), sort_keys=False)
-    temporary = run.config_file.with_name(f".config.yaml.tmp-{os.getpid()}")
-    temporary.write_text(f"# rl fit --config {run.config_file}\n{text}", encoding="utf-8")
-    os.replace(temporary, run.config_file)  # a run must never be left with half a config
+    write_text(run.config_file, f"# rl fit --config {run.config_file}\n{text}")
 
 
 def refuse_running(run: Run, record: dict[str, Any]) -> None:
     """Two processes must not train one run. Those that the first one started are not two."""
     if launched():
-        from rl_lightning import ranks
+        from rl_lightning import distributed
 
-        ranks.decide(lambda: check_running(run, record))
+        distributed.decide(lambda: check_running(run, record))
     elif "LOCAL_RANK" not in os.environ:
         check_running(run, record)
 
@@ -85,9 +84,9 @@ def check_running(run: Run, record: dict[str, Any]) -> None:
 
 def claim_once(name: str | None, stem: str) -> Run:
     """One folder for all processes."""
-    from rl_lightning import ranks
+    from rl_lightning import distributed
 
-    return Run(Path(ranks.decide(lambda: str(claim(name, stem).folder))))
+    return Run(Path(distributed.decide(lambda: str(claim(name, stem).folder))))
 
 
 def join() -> Run | None:

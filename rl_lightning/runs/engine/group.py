@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.names import check_run_name
-from rl_lightning.experiments.runs import Run, fresh_name, group_of, logs_root
 from rl_lightning.runs.engine.folder import GROUP_SEEDS
+from rl_lightning.runs.store.names import check_run_name
+from rl_lightning.runs.store.run_folder import Run, fresh_name, group_of, logs_root
 
 RL = [sys.executable, "-m", "rl_lightning.cli"]
 
@@ -49,10 +49,7 @@ def resume_group(group: str, runs: list[Run], words: list[str], jobs: int) -> in
     """Goes on with every seed that is not finished, and begins those that never were; flags go to all of them."""
     records = {run.name: run.read() for run in runs}
     first = next(iter(records.values()))
-    seeds = first.get("group_seeds")
-    if not seeds:  # of trials, or begun before seeds were noted
-        raise ConfigError(f"'{group}' does not say which seeds it has; resume its runs: {', '.join(records)}")
-    members = {seed: f"{group}-s{seed}" for seed in seeds}
+    members = noted_members(group, runs)
     rest = without([word for word in words if word != group], ("jobs",))
     commands: dict[int, list[str]] = {}
     for seed, name in members.items():
@@ -62,6 +59,15 @@ def resume_group(group: str, runs: list[Run], words: list[str], jobs: int) -> in
         elif rest or records[name].get("status") != "finished":
             commands[seed] = [*RL, "resume", name, *rest]
     return finish(group, members, commands, jobs)
+
+
+def noted_members(group: str, runs: list[Run]) -> dict[int, str]:
+    """The name of each seed's run, those that never began among them, by what the runs' records say."""
+    records = {run.name: run.read() for run in runs}
+    seeds = next(iter(records.values())).get("group_seeds")
+    if not seeds:  # of trials, or begun before seeds were noted
+        raise ConfigError(f"'{group}' does not say which seeds it has; resume its runs: {', '.join(records)}")
+    return {seed: f"{group}-s{seed}" for seed in seeds}
 
 
 def finish(group: str, members: dict[int, str], commands: dict[int, list[str]], jobs: int) -> int:
@@ -127,7 +133,7 @@ def start(command: list[str], prefix: str, seeds: list[int]) -> subprocess.Popen
 
 def summary(group: str, members: dict[int, str]) -> str:
     """Mean and bootstrap interval, over seeds, of the best and of the last-10 score."""
-    from rl_lightning.functional.scores import bootstrap_interval, mean
+    from rl_lightning.functional.score_statistics import bootstrap_interval, mean
 
     records = [Run(logs_root() / name).read() for name in members.values()]
     finished = sum(record.get("status") == "finished" for record in records)

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.experiments.changes import differences
-from rl_lightning.experiments.record import note_resume
-from rl_lightning.experiments.runs import Run, resolve
-from rl_lightning.experiments.taken import check_products
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.compose import Config, compose
 from rl_lightning.runs.config.parsing import check_imports, parse_config
 from rl_lightning.runs.engine.fit import train
 from rl_lightning.runs.engine.folder import is_first, refuse_running, write_config
 from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.artifact_hashes import check_products
+from rl_lightning.runs.store.config_differences import differences
+from rl_lightning.runs.store.run_folder import Run, resolve
+from rl_lightning.runs.store.run_record import note_resume
 
 
 def refuse_modes(name: str, request: Request) -> None:
@@ -41,16 +41,16 @@ def go_on(run: Run, request: Request) -> int:
     check_imports(record, request)
     config = compose([str(run.config_file), *request.overlays])
     if "stages" in config:
-        from rl_lightning.runs.engine.pipelines import resume_pipeline
+        from rl_lightning.runs.pipeline.fit_pipeline import resume_pipeline
 
         return resume_pipeline(run, config, request)
     run.checkpoint(request.checkpoint or "last")
-    from rl_lightning.pipeline.moved import at_home
+    from rl_lightning.runs.pipeline.relocate_inputs import at_home
 
     cli = parse_config(at_home(config, run.folder), request)
     check_products(record.get("products"), cli.plain(), run.name)
     keep_config = tell_changes(run, cli.plain(), request.reset_lr)
-    from rl_lightning.runs.engine.start import newest, start_from
+    from rl_lightning.runs.engine.run_start import newest, start_from
 
     which = request.checkpoint
     generation = newest(run) if which in (None, "last") else run.checkpoint(which or "").parent

@@ -13,9 +13,9 @@ def provide_data(config: Any) -> None:
     name = getattr(getattr(config.data, "init_args", None), "dataset", None)
     if not isinstance(name, str) or not name.startswith("local/"):
         return
-    from rl_lightning import ranks
-    from rl_lightning.datasets.places import locate
-    from rl_lightning.datasets.recipes import parse_recipe
+    from rl_lightning import distributed
+    from rl_lightning.datasets.data_files import locate
+    from rl_lightning.datasets.local_recipes import parse_recipe
 
     path = locate(name, missing_ok=True).path
     if path.is_file():
@@ -25,7 +25,7 @@ def provide_data(config: Any) -> None:
         parse_recipe(name)
     except DataError:
         return  # only its user knows how it is made; reading it will say that it is missing
-    if not ranks.first():
+    if not distributed.first():
         while not path.exists():  # the first rank is recording
             time.sleep(1.0)
         return

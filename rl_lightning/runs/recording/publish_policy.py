@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_lightning.datasets.places import data_dir
-from rl_lightning.datasets.policies import PublishedPolicy
-from rl_lightning.datasets.policies import publish as write_policy
+from rl_lightning.behaviors.random_actor import random_actor
+from rl_lightning.datasets.data_files import data_dir
+from rl_lightning.datasets.published_policies import PublishedPolicy
+from rl_lightning.datasets.published_policies import publish as write_policy
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.experiments.runs import resolve
-from rl_lightning.experiments.select import last_stage
 from rl_lightning.rollout.collect import Act
 from rl_lightning.rollout.evaluate import StepCap, evaluate
-from rl_lightning.rollout.random_actor import random_actor
 from rl_lightning.runs.agents.agent import load_agent
 from rl_lightning.runs.recording.record_dataset import MOST_ENVS, as_act, env_key, no_carry
 from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.run_folder import resolve
+from rl_lightning.runs.store.select_runs import last_stage
 from rl_lightning.seeding import derive, torch_generator
 
 PUBLISH_EPISODES = 20
@@ -37,7 +37,7 @@ def publish_policy(
         which: Checkpoint of the run.
         episodes: Played to measure what it earns.
     """
-    from rl_lightning.callbacks.generations import read_meta
+    from rl_lightning.checkpoints.checkpoint_store import read_meta
 
     run = resolve(name)
     agent = load_agent(last_stage(run), Request(checkpoint=which))
@@ -67,9 +67,18 @@ def publish_policy(
     return path, metadata | returns
 
 
+def published_text(path: Path, about: dict[str, Any]) -> str:
+    """A published policy in two lines."""
+    return (
+        f"{path} ({path.stat().st_size / 1e3:.0f} kB): {about['level']} on {about['env_id']}\n"
+        f"return {about['return']:.1f} greedy, {about['sampled_return']:.1f} sampled, "
+        f"{about['random_return']:.1f} random"
+    )
+
+
 def _activation(torso: Any) -> str:
     """The name of the non-linearity, as MLP takes it."""
-    from rl_lightning.networks.init import ACTIVATIONS
+    from rl_lightning.nn.init import ACTIVATIONS
 
     kinds = {type(layer) for layer in torso.layers} if torso is not None else set()
     return next((name for name, kind in ACTIVATIONS.items() if kind in kinds), "relu")

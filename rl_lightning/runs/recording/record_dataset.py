@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rl_lightning.buffers.segments import SegmentStore
-from rl_lightning.datasets.hdf5 import write_hdf5
+from rl_lightning.behaviors.random_actor import random_actor
+from rl_lightning.behaviors.record_transitions import improving, quieter, record_rows
+from rl_lightning.behaviors.scripted import scripted_actor, scripted_carry
+from rl_lightning.datasets.data_files import locate
+from rl_lightning.datasets.formats.hdf5 import write_hdf5
+from rl_lightning.datasets.formats.raw import Raw
+from rl_lightning.datasets.formats.replay_rows import replay_rows
 from rl_lightning.datasets.load import file_digest
-from rl_lightning.datasets.places import locate
-from rl_lightning.datasets.policies import PublishedPolicy, find_policy, local_references, policy_folders
-from rl_lightning.datasets.raw import Raw
-from rl_lightning.datasets.recipes import (
+from rl_lightning.datasets.local_recipes import (
     LOCAL_ENVS,
     NARROW_NOISE,
     POLICIES,
@@ -28,19 +30,22 @@ from rl_lightning.datasets.recipes import (
     parse_recipe,
     sparse_rows,
 )
-from rl_lightning.datasets.replay import replay_rows
+from rl_lightning.datasets.published_policies import (
+    PublishedPolicy,
+    find_policy,
+    local_references,
+    policy_folders,
+)
 from rl_lightning.datasets.summary import episode_table
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, DataError
-from rl_lightning.experiments.runs import Run, resolve
-from rl_lightning.experiments.select import last_stage
+from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.collect import Act, Collector
-from rl_lightning.rollout.random_actor import random_actor
-from rl_lightning.rollout.record_rows import improving, quieter, record_rows
-from rl_lightning.rollout.scripted import scripted_actor, scripted_carry
 from rl_lightning.runs.agents.agent import load_agent
 from rl_lightning.runs.recording.bar import Bar
 from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.run_folder import Run, resolve
+from rl_lightning.runs.store.select_runs import last_stage
 from rl_lightning.seeding import derive, numpy_generator, torch_generator
 from rl_lightning.types import Carry, EnvSpec
 from rl_lightning.version import version
@@ -287,7 +292,7 @@ def check_name(name: str, run: str, env_id: str) -> None:
 
 def from_replay(asked: DatasetRequest, run: Run) -> Raw:
     """What a run's replay held when a checkpoint was saved."""
-    from rl_lightning.callbacks.generations import read_file, read_meta  # pulls in Lightning
+    from rl_lightning.checkpoints.checkpoint_store import read_file, read_meta  # pulls in Lightning
 
     which = asked.checkpoint or "last"
     folder = run.checkpoint(which).parent

@@ -4,7 +4,7 @@ import pytest
 import torch
 from density_toys import ENOUGH, SMALL, correlated, draw, fit, fitted, mixture, stretch, true_log_prob
 
-from rl_lightning.functional.density import auroc
+from rl_lightning.functional.density_penalties import auroc
 from rl_lightning.models.density import ODEFlow, RealNVP
 
 FLOWS = {"RealNVP": RealNVP(hidden=[64, 64], whiten=True), "ODEFlow": ODEFlow(hidden=32, steps=4)}

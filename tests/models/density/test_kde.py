@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from rl_lightning.experiments.catalog import argument_docs
 from rl_lightning.models.density import KDE
+from rl_lightning.runs.config.catalog import argument_docs
 
 PAGE = Path(__file__).parents[3] / "docs" / "options.md"
 

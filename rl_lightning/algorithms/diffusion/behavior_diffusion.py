@@ -1,0 +1,114 @@
+"""Behaviour diffusion: the data's actions as a diffusion model. Played as it is, it is diffusion behaviour cloning."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.algorithms.step import set_lr
+from rl_lightning.artifacts import Provided
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.diffusion_samplers import DPMSolver, Sampler
+from rl_lightning.functional.noise_schedules import NoiseSchedule, VPSchedule
+from rl_lightning.functional.value import polyak_
+from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion, average_share, drawn_share
+from rl_lightning.models.diffusion.diffusion_policies import DiffusionActor
+from rl_lightning.models.policies import ObsScale, flat_width
+from rl_lightning.nn.denoisers.row_denoisers import Denoiser, ResidualDenoiser
+from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.optim.schedules import Constant, Schedule
+from rl_lightning.types import Carry, EnvSpec, Transitions
+
+
+class BehaviorDiffusion(PolicyModule):
+    """Learns to draw actions as the data have them.
+
+    Args:
+        spec: What the data are like; filled in from them.
+        denoiser: The network; null: the residual one of Diffusion-DICE.
+        schedule: How noise grows; null: variance-preserving in continuous time.
+        sampler: How actions are drawn; null: DPM-Solver++ with 15 evaluations on a quadratic grid.
+        time_power: Training times are drawn as a uniform number to this power: 1 is the paper's, 2 looks more often at
+            little noise, where sharp modes are learned.
+        clip_guess: Bound of each guess of the clean action while sampling; null: none, as in the paper.
+        normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
+        lr: Learning rate.
+        lr_schedule: How the rate changes over the run; null: it does not.
+        optimizer: The optimizer, without its rate; null: Adam.
+        max_grad_norm: Gradients are scaled down to this norm; null never.
+        ema_decay: Share of itself that the running average of the weights keeps at each update; it is what is played
+            and handed on. 0: the newest weights.
+        ema_power: Lets the average begin as a copy: its decay is 1 - (1 + updates)^-power until it reaches `ema_decay`.
+    """
+
+    learns_from = (Transitions,)
+    action_kinds = ("continuous",)
+    explores_in_evaluation = True
+    updates: Tensor
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        denoiser: Denoiser | None = None,
+        schedule: NoiseSchedule | None = None,
+        sampler: Sampler | None = None,
+        time_power: float = 1.0,
+        clip_guess: float | None = None,
+        normalize_obs: bool = True,
+        lr: float = 3e-4,
+        lr_schedule: Schedule | None = None,
+        optimizer: OptimizerRecipe | None = None,
+        max_grad_norm: float | None = None,
+        ema_decay: float = 0.999,
+        ema_power: float | None = 0.75,
+    ) -> None:
+        super().__init__(spec)
+        if time_power <= 0.0 or not 0.0 <= ema_decay < 1.0:
+            raise ConfigError("model.time_power must be above 0, and model.ema_decay between 0 and 1")
+        self.time_power, self.clip_guess = time_power, clip_guess
+        self.lr, self.lr_schedule = lr, lr_schedule or Constant()
+        self.optimizer, self.max_grad_norm = optimizer or Adam(), max_grad_norm
+        self.ema_decay, self.ema_power = ema_decay, ema_power
+        noise = schedule or VPSchedule()
+        self.sampler = sampler or DPMSolver()
+        self.moves = self.sampler.moves(noise)
+        width = flat_width(spec, "BehaviorDiffusion")
+        net = denoiser or ResidualDenoiser()
+        self.model = ActionDiffusion.of(width, spec.action_dim, net, noise, normalize_obs)
+        self.average = copy.deepcopy(self.model).requires_grad_(False)
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+
+    def on_fit_start(self) -> None:
+        for model in (self.model, self.average):
+            if isinstance(model.norm, ObsScale):
+                model.norm.fit_once(self.data_source)
+
+    def act(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        draw = explore if explore is not None else torch.default_generator
+        action = self.average.sample(obs, 1, self.moves, draw, self.clip_guess)[:, 0]
+        return action.clamp(-1.0, 1.0), carry
+
+    def update(self, batch: Transitions) -> Metrics:
+        share = drawn_share(batch.action, self.time_power)
+        loss = self.model.loss(batch.obs, batch.action, share, torch.randn_like(batch.action))
+        (optimizer,) = self.raw_optimizers()
+        set_lr(optimizer, self.lr_schedule, self.progress)
+        norm = self.step(optimizer, loss, self.max_grad_norm)
+        kept = average_share(int(self.updates), self.ema_decay, self.ema_power)
+        polyak_(list(self.average.parameters()), list(self.model.parameters()), kept)
+        self.updates += 1
+        return {"train/loss": loss} | ({} if norm is None else {"train/grad_norm": norm})
+
+    def provides(self) -> dict[str, Provided]:
+        played = DiffusionActor.described(self.average, self.sampler, self.clip_guess, "average.")
+        return {"behavior": self.average.provided("average."), "policy": played}
+
+    def configure_optimizers(self) -> Optimizer:
+        return self.optimizer.build(self.model.parameters(), self.lr)

@@ -1,0 +1,153 @@
+"""Diffusion policy (Chi et al. 2023): stretches of demonstrated actions, drawn anew after a few of them were played."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.algorithms.step import set_lr
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.diffusion_samplers import DDIM, Sampler
+from rl_lightning.functional.noise_schedules import CosineSteps, NoiseSchedule
+from rl_lightning.functional.value import polyak_
+from rl_lightning.models.diffusion.action_diffusion import average_share, drawn_share
+from rl_lightning.models.diffusion.chunk_diffusion import ChunkDiffusion
+from rl_lightning.nn.cnn import CNN
+from rl_lightning.nn.denoisers.row_denoisers import Denoiser, MLPDenoiser
+from rl_lightning.nn.own_networks import NetworkLike, as_network
+from rl_lightning.optim.optimizers import AdamW, OptimizerRecipe
+from rl_lightning.optim.schedules import Constant, Schedule
+from rl_lightning.types import ActionWindows, Carry, EnvSpec
+
+
+class DiffusionPolicy(PolicyModule):
+    """Clones stretches of actions; keeps several ways of doing a thing apart, where a mean would lie between them.
+
+    Args:
+        spec: What the data are like; filled in from them.
+        denoiser: The network (MLPDenoiser, UNetDenoiser, TransformerDenoiser ...); null: MLPDenoiser.
+        encoder: What makes features of a picture; null: three convolutions. Flat observations need none.
+        schedule: How noise grows; null: 100 steps of a squared cosine.
+        sampler: How actions are drawn; null: DDIM with 10 evaluations. Can be changed after training.
+        obs_steps: Observations that are seen; as in the data.
+        horizon: Actions of a stretch; as in the data.
+        act_steps: Actions played before the next stretch is drawn; as in the data.
+        clip_guess: Bound of each guess of the clean actions while sampling, which lie in [-1, 1]; null: none.
+        lr: Learning rate.
+        lr_schedule: How the rate changes over the run (the paper: Warmup, then Cosine); null: it does not.
+        optimizer: The optimizer, without its rate; null: AdamW with betas 0.95 and 0.999 and weight decay 1e-6.
+        max_grad_norm: Gradients are scaled down to this norm; null never.
+        ema_decay: Largest share of itself that the running average of the weights keeps at each update; it is what is
+            played. 0: the newest weights.
+        ema_power: Lets the average begin as a copy: its decay is 1 - (1 + updates)^-power until it reaches `ema_decay`.
+    """
+
+    learns_from = (ActionWindows,)
+    action_kinds = ("continuous",)
+    explores_in_evaluation = True
+    updates: Tensor
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        denoiser: Denoiser | None = None,
+        encoder: NetworkLike | None = None,
+        schedule: NoiseSchedule | None = None,
+        sampler: Sampler | None = None,
+        obs_steps: int = 2,
+        horizon: int = 8,
+        act_steps: int = 4,
+        clip_guess: float | None = 1.0,
+        lr: float = 3e-4,
+        lr_schedule: Schedule | None = None,
+        optimizer: OptimizerRecipe | None = None,
+        max_grad_norm: float | None = None,
+        ema_decay: float = 0.995,
+        ema_power: float | None = 0.75,
+    ) -> None:
+        super().__init__(spec)
+        if min(obs_steps, act_steps) < 1 or obs_steps - 1 + act_steps > horizon:
+            least = f"obs_steps - 1 + act_steps = {obs_steps - 1 + act_steps}"
+            raise ConfigError(f"model.horizon is {horizon}; it must hold {least} actions")
+        if not 0.0 <= ema_decay < 1.0:
+            raise ConfigError(f"model.ema_decay is {ema_decay}; it lies between 0 and 1")
+        self.obs_steps, self.horizon, self.act_steps = obs_steps, horizon, act_steps
+        self.clip_guess, self.lr, self.lr_schedule = clip_guess, lr, lr_schedule or Constant()
+        self.optimizer = optimizer or AdamW((0.95, 0.999), weight_decay=1e-6)
+        self.max_grad_norm, self.ema_decay, self.ema_power = max_grad_norm, ema_decay, ema_power
+        noise = schedule or CosineSteps()
+        self.moves = (sampler or DDIM()).moves(noise)
+        recipe = as_network(encoder, "encoder")
+        if recipe is None and len(spec.obs_shape) == 3:
+            recipe = CNN([16, 32, 32], [5, 3, 3], [2, 2, 1], 64)
+        self.model = ChunkDiffusion(
+            spec.obs_shape, spec.action_dim, obs_steps, horizon, denoiser or MLPDenoiser(), noise, recipe
+        )
+        self.average = copy.deepcopy(self.model).requires_grad_(False)
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+
+    def on_fit_start(self) -> None:
+        if not self.model.fitted:  # a resumed run has its ranges from the checkpoint
+            rows = self.data_source.train_rows()
+            for model in (self.model, self.average):
+                model.fit(rows.obs, rows.action)
+
+    def initial_carry(self, count: int) -> Carry:
+        """Per env: the last observations, whether there are any, the actions still to be played, and how many."""
+        sizes = (self.obs_steps * math.prod(self.spec.obs_shape), 1, self.act_steps * self.spec.action_dim, 1)
+        return tuple(torch.zeros(count, size, device=self.device) for size in sizes)
+
+    def act(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        draw = explore if explore is not None else torch.default_generator
+        history, began, chunk, left = carry
+        row = obs.float().flatten(1)
+        past = torch.cat((history[:, row.shape[1] :], row), -1)
+        history = torch.where(
+            began > 0, past, row.repeat(1, self.obs_steps)
+        )  # an episode begins with its first row
+        actions = self._refill(
+            chunk.reshape(-1, self.act_steps, self.spec.action_dim), left == 0, history.to(obs.dtype), draw
+        )
+        left = torch.where(left == 0, float(self.act_steps), left)
+        now = self.act_steps - left[:, 0].long()
+        action = actions.gather(1, now[:, None, None].expand(-1, 1, actions.shape[-1]))[:, 0]
+        return action.clamp(-1.0, 1.0), (history, torch.ones_like(began), actions.flatten(1), left - 1.0)
+
+    def _refill(self, actions: Tensor, empty: Tensor, history: Tensor, generator: torch.Generator) -> Tensor:
+        """The actions to play, drawn anew in the rows that have none left.  [N, S, A], [N, 1] -> [N, S, A]"""
+        if torch.jit.is_tracing():  # an exported graph has no branches: it draws for every row and chooses
+            return torch.where(empty.unsqueeze(-1), self._plan(history, generator), actions)
+        rows = empty[:, 0].nonzero()[:, 0]
+        if not len(rows):
+            return actions
+        actions = actions.clone()
+        actions[rows] = self._plan(history[rows], generator)
+        return actions
+
+    def _plan(self, history: Tensor, generator: torch.Generator) -> Tensor:
+        """The actions to play next: the first belongs to the newest observation.  [N, T * O] -> [N, act_steps, A]"""
+        seen = history.reshape(-1, self.obs_steps, *self.spec.obs_shape)
+        found = self.average.sample(seen, self.moves, generator, self.clip_guess)
+        return found[:, self.obs_steps - 1 : self.obs_steps - 1 + self.act_steps]
+
+    def update(self, batch: ActionWindows) -> Metrics:
+        share = drawn_share(batch.action, 1.0)
+        loss = self.model.loss(batch.obs, batch.action, share, torch.randn_like(batch.action))
+        (optimizer,) = self.raw_optimizers()
+        set_lr(optimizer, self.lr_schedule, self.progress)
+        norm = self.step(optimizer, loss, self.max_grad_norm)
+        kept = average_share(int(self.updates), self.ema_decay, self.ema_power)
+        polyak_(list(self.average.parameters()), list(self.model.parameters()), kept)
+        self.updates += 1
+        return {"train/loss": loss} | ({} if norm is None else {"train/grad_norm": norm})
+
+    def configure_optimizers(self) -> Optimizer:
+        return self.optimizer.build(self.model.parameters(), self.lr)

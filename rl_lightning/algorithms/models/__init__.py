@@ -1,0 +1,1 @@
+"""Models of a data set: dynamics and density."""

@@ -1,0 +1,196 @@
+"""Learns where the data lie: a density of experience, its best weights on held-out rows, and its thresholds."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.artifacts import Provided
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.density_penalties import auroc, percentile_of, quantile_grid
+from rl_lightning.models.density import CalibratedDensity, DensityRecipe, RealNVP
+from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.types import EnvSpec, Transitions
+
+PERCENTILES = (1.0, 5.0, 10.0)
+SHIFTS = (
+    0.25,
+    0.5,
+    1.0,
+)  # noise that makes outside rows of held-out ones, in standard deviations of each column
+REPORT_ROWS = 40_000
+
+
+class Density(ModelModule):
+    """Fits a density model by maximum likelihood and calibrates it on held-out rows.
+
+    Args:
+        spec: What the data set is like; filled in from the data.
+        density: The model; null: RealNVP.
+        input: What a row is made of.
+        lr: Learning rate.
+        optimizer: The optimizer, without its rate; null: Adam.
+        max_grad_norm: Gradients are scaled down to this norm; null never.
+        patience: Evaluations without a better held-out score that end the run.
+        lr_patience: Evaluations without a better held-out score after which the learning rate is halved.
+        assess_rows: Most held-out rows that an evaluation scores; calibration uses all.
+        percentile: Percentage of held-out rows below the threshold that `rl predict` marks rows by.
+    """
+
+    learns_from = (Transitions,)
+    fitted: Tensor
+    evaluations: Tensor
+    best_score: Tensor
+    stale: Tensor
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        density: DensityRecipe | None = None,
+        input: Literal["obs_act", "next_obs_act", "obs_act_next_obs", "act_reward"] = "next_obs_act",
+        lr: float = 1e-3,
+        optimizer: OptimizerRecipe | None = None,
+        max_grad_norm: float | None = 5.0,
+        patience: int = 12,
+        lr_patience: int = 4,
+        assess_rows: int = 10_000,
+        percentile: float = 1.0,
+    ) -> None:
+        super().__init__(spec)
+        if spec.is_pixels:
+            raise ConfigError("a density is learned of flat observations; this data set has images")
+        if min(patience, lr_patience, assess_rows) < 1:
+            raise ConfigError("model.patience, model.lr_patience and model.assess_rows must be at least 1")
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
+        self.patience, self.lr_patience, self.assess_rows = patience, lr_patience, assess_rows
+        self.percentile = percentile
+        self.models_next_obs = input in ("next_obs_act", "obs_act_next_obs")
+        self.init_args: dict[str, Any] = {
+            "recipe": (density or RealNVP()).spec(),
+            "obs_dim": math.prod(spec.obs_shape),
+            "action_dim": spec.action_dim,
+            "input": input,
+            "action_sizes": list(spec.action_sizes),
+        }
+        self.model = CalibratedDensity(**self.init_args)
+        self.best = copy.deepcopy(self.model).requires_grad_(False)
+        self.register_buffer("fitted", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("evaluations", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("best_score", torch.full((), -math.inf, dtype=torch.float64))
+        self.register_buffer("stale", torch.zeros((), dtype=torch.int64))  # evaluations since the best one
+
+    @property
+    def looks_by_passes(self) -> bool:  # type: ignore[override]
+        return self.model.trains
+
+    def on_fit_start(self) -> None:
+        if not self.fitted:  # a resumed run has its statistics from the checkpoint
+            self.prepare(self.data_source.train_rows())
+
+    def prepare(self, rows: Transitions) -> None:
+        """Takes the scale of the inputs, and whatever else needs no gradient, from the training rows."""
+        self.model.net.fit_statistics(self.inputs(rows))
+        self.best.load_state_dict(self.model.state_dict())
+        self.fitted.fill_(True)
+
+    def inputs(self, rows: Transitions) -> Tensor:
+        return self.model.rows(rows.obs, rows.action, rows.next_obs, rows.reward).to(self.device)
+
+    def update(self, batch: Transitions) -> Metrics:
+        if not self.model.trains:
+            return {}
+        (optimizer,) = self.raw_optimizers()
+        loss = self.model.net.loss(self.inputs(batch))
+        norm = self.step(optimizer, loss, self.max_grad_norm)
+        return {"train/nll": loss.detach()} | ({} if norm is None else {"train/grad_norm": norm})
+
+    def assess(self, data: Any) -> dict[str, float]:
+        scores = self.model.score(self.inputs(thin(data.holdout_rows(), self.assess_rows)))
+        return {"eval/score": float(scores.double().mean()), "eval/score_std": float(scores.double().std())}
+
+    def heed(self, metrics: dict[str, float]) -> None:
+        self.evaluations += 1
+        if metrics["eval/score"] > self.best_score:
+            self.best_score.fill_(metrics["eval/score"])
+            self.stale.zero_()
+            self.best.load_state_dict(self.model.state_dict())
+            self.best.calibrate(self.inputs(self.data_source.holdout_rows()))
+            return
+        self.stale += 1
+        if self.model.trains and self.stale % self.lr_patience == 0:
+            for group in self.raw_optimizers()[0].param_groups:  # saved and restored with the optimizer
+                group["lr"] *= 0.5
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.stale >= self.patience if self.model.trains else self.evaluations > 0)
+
+    def report(self, data: Any) -> dict[str, Any]:
+        """Likelihood, false alarms and detection of the best weights; thresholds come from half of the held-out rows,
+        all rates from the other half."""
+        generator = torch.Generator().manual_seed(0)
+        rows = thin(data.holdout_rows(), REPORT_ROWS)
+        rows = choose(rows, torch.randperm(len(rows.reward), generator=generator))
+        half = len(rows.reward) // 2
+        known = self.best.score(self.inputs(choose(rows, slice(0, half))))
+        test = choose(rows, slice(half, None))
+        x = self.inputs(test)
+        inside = self.best.score(x)
+        grid = quantile_grid(known)
+
+        def below(scores: Tensor) -> dict[str, float]:
+            rates = {p: (scores < percentile_of(grid, p)).double().mean() for p in PERCENTILES}
+            return {f"{p:g}%": float(rate) for p, rate in rates.items()}
+
+        order = torch.randperm(len(inside), generator=generator)
+        outside = {"shuffled_actions": self.inputs(test._replace(action=test.action[order]))}
+        noise = torch.randn(x.shape, generator=generator).to(x) * x.std(0)
+        outside |= {f"noise_{size:g}": x + size * noise for size in SHIFTS}
+        detected = {}
+        for name, shifted in outside.items():
+            scores = self.best.score(shifted)
+            detected[name] = {"auroc": auroc(inside, scores), "below": below(scores)}
+        likelihood = {"mean": float(inside.double().mean()), "std": float(inside.double().std())}
+        return {
+            "eval/score": likelihood["mean"],
+            "log_likelihood": likelihood,
+            "rows": len(inside),
+            "false_positive_rate": below(inside),
+            "outside": detected,
+        }
+
+    def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
+        scores = self.best.score(self.inputs(rows))
+        below = scores < self.best.threshold(self.percentile)
+        return {"score": scores.cpu().numpy(), "below": below.cpu().numpy()}
+
+    def provides(self) -> dict[str, Provided]:
+        path = f"{CalibratedDensity.__module__}.{CalibratedDensity.__name__}"
+        return {"density": Provided(path, self.init_args, "best.")}
+
+    def configure_optimizers(self) -> list[Optimizer] | None:
+        if not self.model.trains:
+            return None
+        return [self.optimizer.build(self.model.parameters(), self.lr)]
+
+
+def thin(rows: Transitions, most: int) -> Transitions:
+    """At most so many rows, spread evenly over all."""
+    count = len(rows.reward)
+    return (
+        rows
+        if count <= most
+        else choose(rows, torch.linspace(0, count - 1, most, dtype=torch.float64).long())
+    )
+
+
+def choose(rows: Transitions, index: Tensor | slice) -> Transitions:
+    return Transitions(*(None if field is None else field[index] for field in rows))  # type: ignore[arg-type]

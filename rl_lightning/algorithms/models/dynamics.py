@@ -1,0 +1,237 @@
+"""Learning an ensemble of dynamics models by maximum likelihood (Chua et al. 2018; as in MBPO, MOPO and GORMPO)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.artifacts import Provided
+from rl_lightning.envs.termination import Termination, termination_for
+from rl_lightning.errors import ConfigError
+from rl_lightning.models.dynamics import dynamics_metrics as checks
+from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics, gaussian_nll
+from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.types import EnvSpec, Transitions
+
+OPEN_LOOP_STEPS = (1, 3, 5, 8, 15)
+
+
+class Dynamics(ModelModule):
+    """An ensemble that predicts the change of the observation and the reward; each member's best weights are kept.
+
+    Args:
+        spec: What the env or data set is like; filled in from the data.
+        members: Networks in all; 1 is a single model. With data.bootstrap at the same number each has its own rows.
+        elites: Networks, best on held-out rows first, that later stages use.
+        hidden: Width of each hidden layer (swish).
+        probabilistic: Predict a variance, too; off: the mean alone, by squared error.
+        standardize_targets: Learn changes and rewards in units of their own spread in the data.
+        lr: Learning rate.
+        optimizer: The optimizer, without its rate.
+        decay: L2 penalty of each layer's weights, first to last; null: 2.5e-5, 5e-5, 7.5e-5 ..., 1e-4.
+        decay_factor: Multiplies all of them (0.5 in MOPO's implementations, 1 in GORMPO's).
+        bound_weight: Weight of the distance between the learned bounds of the log-variance.
+        max_grad_norm: Gradients are scaled down to this norm; null never.
+        holdout_rows: Most held-out rows that an evaluation looks at.
+        improvement: Share by which a member's held-out error must fall for its weights to be kept.
+        patience: Evaluations without any such member after which training ends.
+        termination: When an episode ends, for the report; null: by the env's name, if it is known.
+    """
+
+    learns_from = (Transitions,)
+    models_next_obs = True
+    action_kinds = ("continuous",)
+    stale: Tensor
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        members: int = 7,
+        elites: int = 5,
+        hidden: list[int] = [200, 200, 200, 200],  # noqa: B006  (copied, never mutated)
+        probabilistic: bool = True,
+        standardize_targets: bool = False,
+        lr: float = 1e-3,
+        optimizer: OptimizerRecipe | None = None,
+        decay: list[float] | None = None,
+        decay_factor: float = 0.5,
+        bound_weight: float = 0.01,
+        max_grad_norm: float | None = None,
+        holdout_rows: int = 5000,
+        improvement: float = 0.01,
+        patience: int = 5,
+        termination: Termination | None = None,
+    ) -> None:
+        super().__init__(spec)
+        if len(spec.obs_shape) != 1:
+            raise ConfigError(f"Dynamics needs flat observations; {spec.env_id} has shape {spec.obs_shape}")
+        if decay is not None and len(decay) != len(hidden) + 1:
+            raise ConfigError(
+                f"model.decay has {len(decay)} numbers; the network has {len(hidden) + 1} layers"
+            )
+        self.model = EnsembleDynamics(
+            spec.obs_shape[0], spec.action_dim, members, elites, hidden, probabilistic, standardize_targets
+        )
+        self.best = copy.deepcopy(self.model).requires_grad_(False)
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
+        self.decay = [decay_factor * value for value in decay or default_decay(len(hidden) + 1)]
+        self.bound_weight, self.holdout_rows = bound_weight, holdout_rows
+        self.members = members
+        self.improvement, self.patience, self.termination = improvement, patience, termination
+        self.register_buffer("stale", torch.zeros((), dtype=torch.int64))  # evaluations without improvement
+
+    def on_fit_start(self) -> None:
+        if not self.model.fitted:  # after a resume the scales are those that the weights were learned with
+            rows = self.data_source.train_rows()
+            self.fit_statistics(rows)
+
+    def fit_statistics(self, rows: Transitions) -> None:
+        for model in (self.model, self.best):
+            model.fit_statistics(rows.obs, rows.action, rows.reward, rows.next_obs)
+
+    def update(self, batch: Transitions) -> Metrics:
+        """One step of all members on rows [B, ...], or on rows of their own [E, B, ...]."""
+        loss, metrics = self.loss(batch)
+        self.step(self.raw_optimizers()[0], loss, self.max_grad_norm)
+        return metrics
+
+    def loss(self, batch: Transitions) -> tuple[Tensor, Metrics]:
+        """Sum of the members' losses. The weights' decay is not in it: it goes straight into the gradient."""
+        model = self.model
+        mean, log_var = model(model.inputs(batch.obs, batch.action))
+        target = model.targets(batch.obs, batch.reward, batch.next_obs)
+        error = (mean.detach() - target).square().mean()
+        if log_var is None:
+            loss = (mean - target).square().mean((-2, -1)).sum()
+            return loss, {"train/loss": loss, "train/mse": error}
+        bounds = model.max_log_var.sum() - model.min_log_var.sum()
+        loss = gaussian_nll(mean, log_var, target).sum() + self.bound_weight * bounds
+        return loss, {"train/loss": loss, "train/mse": error, "train/log_var": log_var.detach().mean()}
+
+    def configure_optimizers(self) -> Optimizer:
+        """A group for each layer's weights, so that the optimizer adds their decay to the gradient at no cost.
+
+        The gradient of d * |W|^2 is 2 d W; an optimizer's weight_decay w adds w W.
+        """
+        found = self.optimizer.build(self.model.parameters(), self.lr)
+        (group,) = found.param_groups
+        weights: list[Any] = [layer.weight for layer in self.model.layers]
+        others = [p for p in group["params"] if not any(p is weight for weight in weights)]
+        own = group["weight_decay"]
+        found.param_groups[:] = [
+            {**group, "params": [weight], "weight_decay": own + 2.0 * decay}
+            for weight, decay in zip(weights, self.decay, strict=True)
+        ] + [{**group, "params": others}]
+        return found
+
+    def assess(self, data: Any) -> dict[str, float]:
+        """The members on held-out rows. The score is minus the error of the elites that would now be handed on."""
+        rows = self._here(checks.thinned(data.holdout_rows(), self.holdout_rows))
+        errors = checks.squared_errors(self.model, rows).mean(-1)
+        kept = torch.where(self._improved(errors), errors, self.best.holdout.to(errors))
+        score = -float(kept.sort().values[: len(self.best.elites)].mean())
+        members = {f"eval/holdout_member_{k}": float(error) for k, error in enumerate(errors)}
+        return {"eval/score": score, "eval/holdout": float(errors.mean()), **members}
+
+    def _improved(self, errors: Tensor) -> Tensor:
+        best = self.best.holdout.to(errors)
+        return errors.isfinite() & (best.isinf() | (best - errors > self.improvement * best))
+
+    @torch.no_grad()
+    def heed(self, metrics: dict[str, float]) -> None:
+        """Keeps the weights of each member that has improved, and chooses the elites."""
+        found = [metrics[f"eval/holdout_member_{k}"] for k in range(self.model.members)]
+        errors = torch.tensor(found, dtype=torch.float64, device=self.best.holdout.device)
+        improved = self._improved(errors)
+        self.stale.copy_(torch.where(improved.any(), 0, self.stale + 1))
+        if not improved.any():
+            return
+        for kept, new in zip(self.best.parameters(), self.model.parameters(), strict=True):
+            if kept.ndim == 3:
+                kept[improved] = new[improved]
+            else:  # the bounds of the log-variance, which all members share
+                kept.copy_(new)
+        self.best.holdout[improved] = errors[improved].to(self.best.holdout)
+        self.best.elites.copy_(self.best.holdout.argsort(stable=True)[: len(self.best.elites)])
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.stale >= self.patience)
+
+    def report(self, data: Any) -> dict[str, Any]:
+        """The kept members on all held-out rows: errors, calibration, rollouts along episodes, ends foreseen."""
+        model, rows = self.best, self._here(data.holdout_rows())
+        errors = checks.squared_errors(model, rows)
+        elite = errors.mean(-1)[model.elites].mean()
+        names = [*(f"obs_{i}" for i in range(model.obs_dim)), "reward"]
+        found: dict[str, Any] = {
+            "eval/score": -float(elite),
+            "rows": len(rows.obs),
+            "elites": model.elites.tolist(),
+            "member_error": {f"member_{k}": float(error) for k, error in enumerate(errors.mean(-1))},
+            "rmse": dict(zip(names, errors[model.elites].mean(0).sqrt().tolist(), strict=True)),
+            "error": {
+                f"member_{k}": dict(zip(names, row.tolist(), strict=True)) for k, row in enumerate(errors)
+            },
+        }
+        if model.probabilistic:
+            found["calibration"] = checks.calibration(model, rows)
+        found["open_loop"] = self._open_loop(data, rows.index)
+        rule = self._rule()
+        if rule is not None:
+            found["termination"] = checks.terminal_recall(model, rows, rule)
+        return found
+
+    def _open_loop(self, data: Any, first: Tensor) -> dict[str, float]:
+        """From held-out rows along their episodes: as many steps as any of those are long."""
+        whole = data.dataset
+        episode = torch.where(whole.next_known, whole.episode, -1)
+        for length in reversed(OPEN_LOOP_STEPS):
+            index = checks.windows(episode, first.cpu(), length, 1000)
+            if len(index):
+                obs, action, next_obs = (
+                    part[index].to(self.device) for part in (whole.obs, whole.action, whole.next_obs)
+                )
+                return checks.open_loop(self.best, obs, action, next_obs, OPEN_LOOP_STEPS)
+        return {}
+
+    def _rule(self) -> Termination | None:
+        if self.termination is not None:
+            return self.termination
+        try:
+            return termination_for(self.spec.env_id)
+        except ConfigError:
+            return None  # an env of the user's own: its report does without
+
+    @torch.no_grad()
+    def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
+        """The elites' mean prediction, their mean standard deviation, and the largest norm of it (the spread)."""
+        found: dict[str, list[Tensor]] = {"next_obs": [], "reward": [], "std": [], "spread": []}
+        for part in checks.pieces(self._here(rows)):
+            mean, std = (of[self.best.elites] for of in self.best.predict(part.obs, part.action))
+            middle = mean.mean(0)
+            values = (middle[:, :-1], middle[:, -1], std.mean(0), std.norm(dim=-1).amax(0))
+            for name, value in zip(found, values, strict=True):
+                found[name].append(value.cpu())
+        return {name: torch.cat(values).numpy() for name, values in found.items()}
+
+    def _here(self, rows: Transitions) -> Transitions:
+        return checks.each(rows, lambda field: field.to(self.device))
+
+    def provides(self) -> dict[str, Provided]:
+        path = f"{EnsembleDynamics.__module__}.{EnsembleDynamics.__qualname__}"
+        return {"dynamics": Provided(path, self.best.init_args(), "best.")}
+
+
+def default_decay(layers: int) -> list[float]:
+    """The numbers of PETS and its descendants for five layers, and their like for fewer or more."""
+    if layers < 3:
+        return [2.5e-5, 1e-4][-layers:]
+    return [2.5e-5, 5e-5, *[7.5e-5] * (layers - 3), 1e-4]

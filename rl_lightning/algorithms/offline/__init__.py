@@ -1,0 +1,1 @@
+"""Update rules that learn from recorded data."""

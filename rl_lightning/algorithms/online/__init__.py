@@ -1,0 +1,1 @@
+"""Update rules that learn while they collect."""

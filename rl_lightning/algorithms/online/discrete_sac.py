@@ -1,0 +1,138 @@
+"""Soft actor-critic for discrete actions (Christodoulou 2019): expectations over all actions instead of samples."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.artifacts import Provided
+from rl_lightning.functional.action_distributions import categorical_sample, mask_logits
+from rl_lightning.functional.value import polyak_, td_target
+from rl_lightning.models.network_policies import HeadPolicy, describable
+from rl_lightning.nn.heads.actors import CategoricalHead
+from rl_lightning.nn.heads.critics import DiscreteQEnsemble
+from rl_lightning.nn.mlp import MLP
+from rl_lightning.nn.own_networks import NetworkLike, as_network
+from rl_lightning.nn.torso import feed_forward
+from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.types import Carry, EnvSpec, Transitions
+
+
+class DiscreteSAC(PolicyModule):
+    """Maximum-entropy actor-critic for discrete actions.
+
+    Args:
+        spec: What the env is like; filled in from the data.
+        network: What turns an observation into features, one copy for the actor and one for each critic.
+        critics: How many critics are kept; the target takes their minimum.
+        lr: Learning rate of the actor.
+        critic_lr: Learning rate of the critics; null: as the actor.
+        alpha_lr: Learning rate of the temperature; null: as the actor.
+        optimizer: The optimizer of all three, without its rate.
+        gamma: Discount.
+        n_step: Rewards summed before bootstrapping.
+        target_rate: Share of the critics that the slow ones take over at each copy.
+        target_every: Updates between copies to the slow critics.
+        alpha: Temperature: a number keeps it fixed, null learns it.
+        target_entropy_share: Entropy that the learned temperature holds, as a share of the largest possible.
+        max_grad_norm: Gradients are scaled down to this norm; null never.
+    """
+
+    learns_from = (Transitions,)
+    action_kinds = ("discrete",)
+    updates: Tensor
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        network: NetworkLike | None = None,
+        critics: int = 2,
+        lr: float = 3e-4,
+        critic_lr: float | None = None,
+        alpha_lr: float | None = None,
+        optimizer: OptimizerRecipe | None = None,
+        gamma: float = 0.99,
+        n_step: int = 1,
+        target_rate: float = 0.005,
+        target_every: int = 1,
+        alpha: float | None = None,
+        target_entropy_share: float = 0.89,
+        max_grad_norm: float | None = None,
+    ) -> None:
+        super().__init__(spec)
+        self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
+        self.optimizer = optimizer or Adam()
+        self.gamma, self.n_step, self.max_grad_norm = gamma, n_step, max_grad_norm
+        self.target_rate, self.target_every = target_rate, target_every
+        self.network = recipe = as_network(network) or MLP(
+            hidden=[256, 256], activation="relu", init="default"
+        )
+        actions = spec.action_sizes[0]
+        self.torso = feed_forward(recipe, spec.obs_shape)
+        self.policy = CategoricalHead(self.torso.out_dim, actions)
+        self.q = DiscreteQEnsemble([feed_forward(recipe, spec.obs_shape) for _ in range(critics)], actions)
+        self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
+        self.learn_alpha = alpha is None
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha or 1.0)), requires_grad=self.learn_alpha)
+        self.target_entropy = target_entropy_share * math.log(actions)
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+
+    def act(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        logits = mask_logits(self.policy(self.torso(obs)), mask)
+        return (logits.argmax(-1) if explore is None else categorical_sample(logits, explore)), carry
+
+    def update(self, batch: Transitions) -> Metrics:
+        actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
+        alpha = self.log_alpha.exp().detach()
+        with torch.no_grad():
+            log_probs = self._log_probs(batch.next_obs, batch.next_mask)
+            soft = self.q_slow(batch.next_obs).amin(0) - alpha * log_probs
+            next_value = (log_probs.exp() * soft).sum(-1)
+            target = td_target(batch.reward, next_value, batch.terminated, batch.discount)
+        q = self.q(batch.obs)  # [E, B, A]
+        chosen = q.gather(-1, batch.action[None, :, None].expand(len(q), -1, 1))[..., 0]
+        critic_loss = 0.5 * (batch.weight * (chosen - target).square()).mean(-1).sum()
+        self.step(critic_optimizer, critic_loss, self.max_grad_norm)
+        log_probs = self._log_probs(batch.obs, batch.mask)
+        probs = log_probs.exp()
+        actor_loss = (probs * (alpha * log_probs - q.detach().amin(0))).sum(-1).mean()
+        self.step(actor_optimizer, actor_loss, self.max_grad_norm)
+        entropy = -(probs * log_probs).sum(-1).detach().mean()
+        if alpha_optimizer:
+            self.step(alpha_optimizer[0], self.log_alpha * (entropy - self.target_entropy))
+        self.updates += 1
+        if self.updates % self.target_every == 0:
+            polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
+        return {
+            "train/critic_loss": critic_loss,
+            "train/actor_loss": actor_loss,
+            "train/q": chosen.mean(),
+            "train/alpha": alpha,
+            "train/entropy": entropy,
+            "priority": (chosen - target).detach().abs().mean(0),
+        }
+
+    def _log_probs(self, obs: Tensor, mask: Tensor | None) -> Tensor:
+        """Of every action; an illegal one's is low but small enough to be multiplied by a probability of 0."""
+        return torch.log_softmax(mask_logits(self.policy(self.torso(obs)), mask), -1).clamp_min(-1e4)
+
+    def provides(self) -> dict[str, Provided]:
+        if not describable(self.network, self.torso, self.spec):
+            return {}
+        return {"policy": HeadPolicy.described(self.spec, self.network)}
+
+    def configure_optimizers(self) -> list[Optimizer]:
+        build = self.optimizer.build
+        found = [
+            build([*self.torso.parameters(), *self.policy.parameters()], self.lr),
+            build(self.q.parameters(), self.critic_lr),
+        ]
+        return [*found, build([self.log_alpha], self.alpha_lr)] if self.learn_alpha else found

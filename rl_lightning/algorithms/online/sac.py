@@ -1,0 +1,263 @@
+"""Soft actor-critic (Haarnoja et al. 2018), and its discrete form (Christodoulou 2019) in sac_discrete.py."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.algorithms.step import set_lr
+from rl_lightning.artifacts import Provided, load_provided
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.action_distributions import squashed_sample, standard_noise
+from rl_lightning.functional.value import polyak_, td_target
+from rl_lightning.models.policies import SquashedGaussianPolicy
+from rl_lightning.models.sac_gradients import ActorPass, WrittenOut, can_write_out
+from rl_lightning.nn.heads.actors import SquashedGaussianActor
+from rl_lightning.nn.heads.critics import QEnsemble
+from rl_lightning.nn.mlp import MLP
+from rl_lightning.nn.own_networks import NetworkLike, as_network
+from rl_lightning.nn.torso import feed_forward
+from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.optim.schedules import Schedule
+from rl_lightning.types import Carry, EnvSpec, Transitions
+
+Drawn = Tensor | ActorPass  # noise, or what the actor has done with it
+
+
+class SAC(PolicyModule):
+    """Maximum-entropy actor-critic for continuous actions.
+
+    Args:
+        spec: What the env is like; filled in from the data.
+        network: What turns an observation into the actor's features.
+        critic_hidden: Hidden sizes of each critic.
+        critics: How many critics are kept.
+        critic_layer_norm: Normalise the critics' hidden layers, which keeps them from soaring where they saw no data.
+        critic_subset: How many of them, drawn anew each update, the target's minimum is taken over (REDQ); null: all.
+        lr: Learning rate of the actor.
+        lr_schedule: How the actor's rate changes over the run (MOPO and GORMPO: Cosine, on recorded data); null: not.
+        critic_lr: Learning rate of the critics; null: as the actor.
+        alpha_lr: Learning rate of the temperature; null: as the actor.
+        optimizer: The optimizer of all three, without its rate.
+        gamma: Discount.
+        n_step: Rewards summed before bootstrapping.
+        target_rate: Share of the critics that the slow ones take over at each update.
+        alpha: Temperature: a number keeps it fixed, null learns it.
+        initial_alpha: Where a learned temperature starts.
+        log_std_init: Log standard deviation of the first policy; null: the middle of its bounds, -1.5, as in CleanRL.
+            SB3's and OfflineRL-Kit's start around 0.
+        target_entropy: Entropy that the learned temperature holds; null: minus the number of action dimensions.
+        actor_every: Critic updates per actor update (the actor then makes as many steps at once).
+        max_grad_norm: Gradients are scaled down to this norm; null never.
+        policy: Product of a policy that the actor starts from, e.g. of BC with `loss: nll`; null: from scratch.
+        actor_starts: Updates of the critics alone before the actor moves; lets them learn about that policy first.
+    """
+
+    learns_from = (Transitions,)
+    action_kinds = ("continuous",)
+    updates: Tensor
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        network: NetworkLike | None = None,
+        critic_hidden: list[int] | None = None,
+        critics: int = 2,
+        critic_subset: int | None = None,
+        lr: float = 3e-4,
+        critic_lr: float | None = None,
+        alpha_lr: float | None = None,
+        optimizer: OptimizerRecipe | None = None,
+        gamma: float = 0.99,
+        n_step: int = 1,
+        target_rate: float = 0.005,
+        alpha: float | None = None,
+        initial_alpha: float = 1.0,
+        target_entropy: float | None = None,
+        actor_every: int = 1,
+        max_grad_norm: float | None = None,
+        policy: str | None = None,
+        actor_starts: int = 0,
+        critic_layer_norm: bool = False,
+        lr_schedule: Schedule | None = None,
+        log_std_init: float | None = None,
+    ) -> None:
+        super().__init__(spec)
+        self.policy, self.actor_starts = policy, actor_starts
+        if initial_alpha <= 0.0 or (alpha is not None and alpha <= 0.0):
+            raise ConfigError(
+                "model.alpha and model.initial_alpha must be above 0; a small one, 1e-6, is as good as none"
+            )
+        if critic_subset is not None and not 1 <= critic_subset <= critics:
+            raise ConfigError(
+                f"model.critic_subset is {critic_subset}; it must lie between 1 and critics ({critics})"
+            )
+        self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
+        self.lr_schedule = lr_schedule
+        self.optimizer = optimizer or Adam()
+        self.gamma, self.n_step, self.target_rate = gamma, n_step, target_rate
+        self.critic_subset, self.actor_every, self.max_grad_norm = critic_subset, actor_every, max_grad_norm
+        self.network = recipe = as_network(network) or MLP([256, 256], activation="relu", init="default")
+        self.actor = SquashedGaussianActor(
+            feed_forward(recipe, spec.obs_shape), spec.action_dim, log_std_init=log_std_init
+        )
+        hidden = critic_hidden or [256, 256]
+        # Pixels are seen through an encoder of the critics' own; the actor never trains it.
+        pixels = len(spec.obs_shape) > 1
+        self.encoder: nn.Module = feed_forward(recipe, spec.obs_shape) if pixels else nn.Identity()
+        width = self.actor.torso.out_dim if pixels else spec.obs_shape[0]
+        self.q = QEnsemble(critics, width, spec.action_dim, hidden, layer_norm=critic_layer_norm)
+        self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
+        self.encoder_slow = copy.deepcopy(self.encoder).requires_grad_(False)
+        self.learn_alpha = alpha is None
+        self.log_alpha = nn.Parameter(
+            torch.tensor(math.log(initial_alpha if alpha is None else alpha)), requires_grad=self.learn_alpha
+        )
+        self.target_entropy = float(-spec.action_dim) if target_entropy is None else target_entropy
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.plain = spec.obs_dtype == "float32" and can_write_out(self.actor, self.q)
+        self._written: WrittenOut | None = None
+
+    def _quick(self) -> bool:
+        """Whether gradients are written out: plain networks in full precision on a CPU, and nobody watches autograd."""
+        watched = torch.is_anomaly_enabled() or torch.is_autocast_cpu_enabled()
+        return self.plain and self.log_alpha.device.type == "cpu" and not watched
+
+    def _written_out(self) -> WrittenOut:
+        if self._written is None or not self._written.holds():
+            self._written = WrittenOut(self.actor, self.q, self.q_slow)
+        return self._written
+
+    def setup(self, stage: str) -> None:
+        if stage != "fit" or self.policy is None or self.updates > 0:
+            return
+        start = load_provided(self.policy, "policy")
+        try:
+            self.actor.load_state_dict(start.state_dict())
+        except RuntimeError:
+            raise ConfigError(
+                f"{self.policy}: its policy is no actor of SAC's shape. Train it with --model.loss nll "
+                "--model.normalize_obs false and the same hidden sizes"
+            ) from None
+
+    def act(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        mean, log_std = self.actor(obs)
+        if explore is None:
+            return torch.tanh(mean), carry
+        return torch.tanh(mean + log_std.exp() * standard_noise(mean.shape, explore, mean)), carry
+
+    def update(self, batch: Transitions) -> Metrics:
+        actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
+        alpha, moves = self.log_alpha.detach().exp(), self._moves()
+        drawn = self._draw(batch.next_obs, batch.obs) if moves else self._draw(batch.next_obs)
+        critic_loss, q, error, grads = self._critic_loss(batch, alpha, drawn[0])
+        self.step(critic_optimizer, critic_loss, self.max_grad_norm, grads)
+        metrics = {
+            "train/critic_loss": critic_loss,
+            "train/q": q.mean(),
+            "train/alpha": alpha,
+            "priority": error.abs().mean(0),
+        }
+        self.updates += 1
+        if self.lr_schedule is not None:
+            set_lr(actor_optimizer, self.lr_schedule, self.progress)
+        for k in range(moves):
+            given = drawn[1] if k == 0 else self._draw(batch.obs)[0]  # it has moved since
+            metrics |= self._actor_step(batch, given, actor_optimizer, alpha_optimizer)
+        self._follow()
+        return metrics
+
+    def _moves(self) -> int:
+        """Steps that the actor makes in this update."""
+        if self.actor_starts == 0 and self.actor_every == 1:
+            return 1
+        count = int(self.updates) + 1
+        return self.actor_every if count > self.actor_starts and count % self.actor_every == 0 else 0
+
+    @property
+    def policy_trained(self) -> bool:
+        return self.actor_starts == 0 or int(self.updates) > self.actor_starts
+
+    def _draw(self, *obs: Tensor) -> Sequence[Drawn]:
+        """Noise for the actor in each of these; where gradients are written out, what it does with it, too."""
+        shape = (len(obs), len(obs[0]), self.spec.action_dim)
+        noise = torch.randn(shape, device=self.log_alpha.device, dtype=self.log_alpha.dtype)
+        return self._written_out().passes(obs, noise) if self._quick() else noise.unbind()
+
+    @torch.no_grad()
+    def _target(self, batch: Transitions, alpha: Tensor, drawn: Drawn) -> Tensor:
+        if isinstance(drawn, ActorPass):
+            log_prob = drawn.log_prob
+            q_next = self._written_out().slow_values(batch.next_obs, drawn.action)  # [E, B]
+        else:
+            mean, log_std = self.actor(batch.next_obs)
+            action, log_prob = squashed_sample(mean, log_std, drawn)
+            q_next = self.q_slow(self.encoder_slow(batch.next_obs), action)
+        if self.critic_subset is not None:
+            q_next = q_next[torch.randperm(len(q_next), device=q_next.device)[: self.critic_subset]]
+        next_value = q_next.amin(0) - alpha * log_prob
+        return td_target(batch.reward, next_value, batch.terminated, batch.discount)
+
+    def _critic_loss(
+        self, batch: Transitions, alpha: Tensor, drawn: Drawn
+    ) -> tuple[Tensor, Tensor, Tensor, list[Tensor] | None]:
+        target = self._target(batch, alpha, drawn)
+        if isinstance(drawn, ActorPass):
+            return self._written_out().critic_step(batch.obs, batch.action, target, batch.weight)
+        q = self.q(self.encoder(batch.obs), batch.action)
+        error = q - target
+        loss = 0.5 * (batch.weight * error.square()).mean(-1).sum()
+        return loss, q.detach(), error.detach(), None
+
+    def _actor_loss(self, batch: Transitions, drawn: Drawn) -> tuple[Tensor, Tensor, list[Tensor] | None]:
+        alpha, lowest = self.log_alpha.detach().exp(), self.critic_subset is None
+        if isinstance(drawn, ActorPass):
+            return self._written_out().actor_step(drawn, alpha, lowest)
+        mean, log_std = self.actor(batch.obs)
+        action, log_prob = squashed_sample(mean, log_std, drawn)
+        with torch.no_grad():
+            features = self.encoder(batch.obs)
+        q = self.q(features, action)
+        loss = (alpha * log_prob - (q.amin(0) if lowest else q.mean(0))).mean()
+        return loss, log_prob.detach().mean(), None
+
+    def _actor_step(
+        self, batch: Transitions, drawn: Drawn, optimizer: Optimizer, alpha_optimizer: list[Optimizer]
+    ) -> Metrics:
+        loss, log_prob, grads = self._actor_loss(batch, drawn)
+        self.step(optimizer, loss, self.max_grad_norm, grads)
+        entropy = -log_prob
+        if alpha_optimizer:
+            slope = entropy - self.target_entropy
+            self.step(alpha_optimizer[0], self.log_alpha.detach() * slope, None, [slope])
+        return {"train/actor_loss": loss.detach(), "train/entropy": entropy}
+
+    def _follow(self) -> None:
+        polyak_(self.q_slow.tensors(), self.q.tensors(), self.target_rate)
+        if not isinstance(self.encoder, nn.Identity):
+            polyak_(list(self.encoder_slow.parameters()), list(self.encoder.parameters()), self.target_rate)
+
+    def provides(self) -> dict[str, Provided]:
+        """The actor as a policy of its own, where it is a plain network of flat observations."""
+        if not isinstance(self.network, MLP) or len(self.spec.obs_shape) != 1:
+            return {}
+        sizes = {"obs_dim": self.spec.obs_shape[0], "action_dim": self.spec.action_dim}
+        shape = {name: getattr(self.network, name) for name in ("hidden", "activation", "layer_norm")}
+        return {"policy": SquashedGaussianPolicy.described("actor.", sizes | shape)}
+
+    def configure_optimizers(self) -> list[Optimizer]:
+        build = self.optimizer.build
+        found = [
+            build(self.actor.parameters(), self.lr),
+            build([*self.q.parameters(), *self.encoder.parameters()], self.critic_lr),
+        ]
+        return [*found, build([self.log_alpha], self.alpha_lr)] if self.learn_alpha else found

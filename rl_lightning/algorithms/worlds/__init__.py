@@ -1,0 +1,1 @@
+"""World models, and what is learned inside them."""

@@ -1,0 +1,146 @@
+"""The memory of World Models: an LSTM that foresees the next code as a mixture of Gaussians, with teacher forcing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.artifacts import Provided, load_provided
+from rl_lightning.errors import ConfigError
+from rl_lightning.models.world_models.image_vae import check_frames
+from rl_lightning.models.world_models.vision_memory import DreamWorld, heard
+from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.types import EnvSpec, Sequences
+
+
+class MDNRNN(ModelModule):
+    """Learns (code, action) -> next code, reward, end. Every frame is encoded once; its code is drawn anew each time.
+
+    Args:
+        spec: What the env is like; filled in from the data.
+        vision: Product of the VAE stage.
+        latent: Size of a code, as in that stage.
+        depth: Depth of the auto-encoder, as in that stage.
+        hidden: Size of the LSTM.
+        mixtures: Gaussians of a mixture.
+        joint: One mixture over the whole code; off: one for each of its dimensions (the paper's).
+        reward_head: Foresee rewards.
+        terminated_head: Foresee the end.
+        terminated_weight: Weight of the end in the loss; ends are rare.
+        lr: Learning rate.
+        optimizer: The optimizer, without its rate.
+        max_grad_norm: Gradients are scaled down to this norm; null never.
+    """
+
+    learns_from = (Sequences,)
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        vision: str,
+        latent: int = 32,
+        depth: int = 32,
+        hidden: int = 256,
+        mixtures: int = 5,
+        joint: bool = False,
+        reward_head: bool = True,
+        terminated_head: bool = True,
+        terminated_weight: float = 1.0,
+        lr: float = 1e-3,
+        optimizer: OptimizerRecipe | None = None,
+        max_grad_norm: float | None = 1.0,
+    ) -> None:
+        super().__init__(spec)
+        if terminated_weight <= 0.0:
+            raise ConfigError(f"model.terminated_weight is {terminated_weight}; it must be above 0")
+        self.source, self.terminated_weight = vision, terminated_weight
+        channels = check_frames(spec.obs_shape, spec.obs_dtype, "MDNRNN")
+        memory = {
+            "latent": latent, "action_dim": spec.action_dim, "hidden": hidden, "mixtures": mixtures, "joint": joint,
+            "reward_head": reward_head, "terminated_head": terminated_head,
+        }  # fmt: skip
+        self.world = DreamWorld({"channels": channels, "latent": latent, "depth": depth}, memory)
+        self.world.vision.requires_grad_(False)
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
+
+    def setup(self, stage: str) -> None:
+        if stage != "fit":
+            return
+        vision: Any = load_provided(self.source, "vision")
+        if vision.init_args() != self.world.vision.init_args():
+            raise ConfigError(
+                f"{self.source}: an auto-encoder of {vision.init_args()}; this stage has "
+                f"{self.world.vision.init_args()}. Set model.latent and model.depth to fit"
+            )
+        self.world.vision.load_state_dict(vision.state_dict())
+
+    def on_fit_start(self) -> None:
+        self.data_source.translate(self.encode)
+
+    def on_test_start(self) -> None:
+        self.on_fit_start()
+
+    def on_validation_start(self) -> None:
+        self.on_fit_start()
+
+    def encode(self, frames: Tensor) -> Tensor:
+        """Mean and standard deviation of each frame's code.  [N, C, 64, 64] -> [N, 2 Z]"""
+        seen = self.world.vision.encode_all(frames)
+        return torch.cat((seen.mean, (0.5 * seen.log_var).exp()), -1)
+
+    def losses(self, batch: Sequences, noise: Tensor) -> dict[str, Tensor]:
+        """Of each step within the window's first episode, a mean over all of them. `noise` [B, L, Z] draws codes."""
+        memory = self.world.memory
+        mean, std = batch.obs.chunk(2, -1)
+        code = mean + std * noise
+        action = heard(batch.action[:, :-1], self.spec)
+        hidden, _ = memory.unroll(code[:, :-1], action, memory.initial_carry(len(code)))
+        guess = memory.predict(hidden)
+        # After another episode has begun nothing counts; up to there a state has seen one episode alone.
+        valid = (batch.is_first[:, 1:].long().cumsum(1) == 0).to(code)
+        count = valid.sum().clamp(min=1.0)
+        found = {"nll": -(memory.log_prob(guess, code[:, 1:]) * valid).sum() / count}
+        if guess.reward is not None:
+            found["reward"] = ((guess.reward - batch.reward[:, 1:]).square() * valid).sum() / count
+        if guess.terminated is not None:
+            bce = F.binary_cross_entropy_with_logits(
+                guess.terminated, batch.terminated[:, 1:], reduction="none"
+            )
+            found["terminated"] = (bce * valid).sum() / count
+        return found
+
+    def total(self, found: dict[str, Tensor]) -> Tensor:
+        weighted = found["nll"] / self.world.memory.latent  # per dimension: as large as the other two
+        if "reward" in found:
+            weighted = weighted + found["reward"]
+        return weighted + self.terminated_weight * found["terminated"] if "terminated" in found else weighted
+
+    def update(self, batch: Sequences) -> Metrics:
+        shape = (*batch.obs.shape[:2], self.world.memory.latent)
+        found = self.losses(batch, torch.randn(shape, device=batch.obs.device))
+        loss = self.total(found)
+        (optimizer,) = self.raw_optimizers()
+        self.step(optimizer, loss, self.max_grad_norm)
+        return {"train/loss": loss} | {f"world_model/{name}": value for name, value in found.items()}
+
+    def assess(self, data: Any) -> dict[str, float]:
+        batch = data.held_windows()
+        moved = batch._replace(
+            **{k: v.to(self.device) for k, v in batch._asdict().items() if torch.is_tensor(v)}
+        )
+        shape = (*batch.obs.shape[:2], self.world.memory.latent)
+        found = self.losses(moved, torch.zeros(shape, device=self.device))
+        named = {f"eval/{name}": float(value) for name, value in found.items()}
+        return {"eval/score": -float(self.total(found)), **named}
+
+    def provides(self) -> dict[str, Provided]:
+        return {"world": self.world.provided("world.")}
+
+    def configure_optimizers(self) -> Optimizer:
+        return self.optimizer.build(self.world.memory.parameters(), self.lr)

@@ -1,0 +1,246 @@
+"""TD-MPC2 (Hansen, Su & Wang 2024): a latent model of simplices, values as classes, and planning at every step."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import Optimizer
+
+from rl_lightning import distributed
+from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.value import polyak_
+from rl_lightning.models.latent_mpc.latent_world import (
+    SimplexModel,
+    check_windows,
+    discount_for,
+    flat_obs,
+    gaussian_entropy_estimate,
+)
+from rl_lightning.optim.optimizers import Adam
+from rl_lightning.planning.mpc import explores, plan_latent, search_noise
+from rl_lightning.planning.planners import MPPI
+from rl_lightning.types import Carry, EnvSpec, Sequences
+
+Size = Literal["1M", "5M", "19M", "48M", "317M"]
+SIZES: dict[str, dict[str, Any]] = {
+    "1M": {"latent": 128, "encoder_hidden": [256], "hidden": 384, "critics": 2},
+    "5M": {"latent": 512, "encoder_hidden": [256], "hidden": 512, "critics": 5},
+    "19M": {"latent": 768, "encoder_hidden": [1024] * 2, "hidden": 1024, "critics": 5},
+    "48M": {"latent": 768, "encoder_hidden": [1792] * 3, "hidden": 1792, "critics": 5},
+    "317M": {"latent": 1376, "encoder_hidden": [4096] * 4, "hidden": 4096, "critics": 8},
+}
+
+
+class TDMPC2(PolicyModule):
+    """Learns what to expect along short windows, and plans with it; continuous actions.
+
+    Args:
+        spec: What the env is like; filled in from the data.
+        size: The authors' preset that the four sizes below come from where they are null.
+        latent: Width of the latent.
+        encoder_hidden: Hidden sizes of the encoder.
+        hidden: Width of the hidden layers of all other networks.
+        critics: Value functions; targets take the lower of two drawn at random, plans their mean.
+        simnorm: Numbers of the latent that sum to 1.
+        bins: Of a reward or value; two-hot in symlog space from -10 to 10.
+        dropout: In the first layer of the value functions.
+        planner: The search; null: MPPI as in the paper (two iterations more from 20 action dimensions on).
+        gamma: Discount; null: from the length of an episode.
+        rho: Weight of each further step of a window.
+        consistency_weight: Of the latent's error.
+        reward_weight: Of the rewards'.
+        value_weight: Of the values'.
+        terminated_weight: Of the ends', where `episodic`.
+        entropy_weight: Of the policy's entropy.
+        episodic: Learn and plan with the ends of episodes; without it an env that ends them is refused while training.
+        target_rate: Share of the value functions that the slow ones take over, and of the value scale that is new.
+        lr: Learning rate.
+        encoder_lr_scale: The encoder's rate is this share of it.
+        max_grad_norm: Gradients are scaled down to this norm.
+    """
+
+    learns_from = (Sequences,)
+    action_kinds = ("continuous",)
+    scale: Tensor
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        size: Size = "5M",
+        latent: int | None = None,
+        encoder_hidden: list[int] | None = None,
+        hidden: int | None = None,
+        critics: int | None = None,
+        simnorm: int = 8,
+        bins: int = 101,
+        dropout: float = 0.01,
+        planner: MPPI | None = None,
+        gamma: float | None = None,
+        rho: float = 0.5,
+        consistency_weight: float = 20.0,
+        reward_weight: float = 0.1,
+        value_weight: float = 0.1,
+        terminated_weight: float = 1.0,
+        entropy_weight: float = 1e-4,
+        episodic: bool = False,
+        target_rate: float = 0.01,
+        lr: float = 3e-4,
+        encoder_lr_scale: float = 0.3,
+        max_grad_norm: float = 20.0,
+    ) -> None:
+        super().__init__(spec)
+        given = {"latent": latent, "encoder_hidden": encoder_hidden, "hidden": hidden, "critics": critics}
+        sizes = SIZES[size] | {key: value for key, value in given.items() if value is not None}
+        if sizes["critics"] < 2:
+            raise ConfigError(f"model.critics is {sizes['critics']}; TD-MPC2 needs at least 2")
+        width = flat_obs(spec, "TDMPC2")
+        self.model = SimplexModel(
+            width, spec.action_dim, simnorm=simnorm, bins=bins, dropout=dropout, episodic=episodic, **sizes
+        )
+        self.q_slow = copy.deepcopy(self.model.q).requires_grad_(False)
+        self.planner = planner or MPPI(iterations=6 + 2 * (spec.action_dim >= 20))
+        limit = spec.max_episode_steps
+        self.gamma = gamma or discount_for(None if limit is None else -(-limit // spec.action_repeat))
+        self.rho, self.episodic, self.target_rate = rho, episodic, target_rate
+        self.weights = {"consistency": consistency_weight, "reward": reward_weight, "value": value_weight}
+        self.weights |= {"terminated": terminated_weight} if episodic else {}
+        self.entropy_weight, self.lr, self.encoder_lr_scale = entropy_weight, lr, encoder_lr_scale
+        self.max_grad_norm = max_grad_norm
+        self.register_buffer("scale", torch.ones(()))  # spread of the values, for the policy's loss
+
+    def initial_carry(self, count: int) -> Carry:
+        shape = (count, self.planner.horizon, self.spec.action_dim)
+        return (torch.zeros(shape, device=self.device),)
+
+    def act(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        plan = plan_latent(self.planner, self.model, obs, carry[0], self.gamma, explore)
+        return plan.action, (plan.mean,)
+
+    def evaluation_draw(self, seed: int) -> torch.Generator:
+        """Plans are searched for with fresh numbers at every step, as the original evaluates them."""
+        return search_noise(seed)
+
+    def act_policy(
+        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        """The policy prior alone, without a plan."""
+        mean, _ = self.model.gaussian(self.model.encode(obs))
+        if explore is None or not explores(explore):
+            return torch.tanh(mean), carry
+        return self.model.propose(self.model.encode(obs), explore), carry
+
+    def update(self, batch: Sequences) -> Metrics:
+        """Rows t = 0 ... H of a window: action[t] leads from obs[t] to obs[t + 1], reward[t + 1] is what it paid."""
+        self._check(batch)
+        obs, action = batch.obs.transpose(0, 1), batch.action.transpose(0, 1)[:-1]  # [H+1, B, O], [H, B, A]
+        reward, terminated = batch.reward.T[1:], batch.terminated.T[1:]  # [H, B]
+        with torch.no_grad():
+            goal = self.model.encode(obs[1:])  # what the latents should become; nothing is learned through it
+            target = self._target(goal, reward, terminated)
+        latents = self._unroll(obs[0], action)
+        losses = self._losses(latents, goal, action, reward, terminated, target)
+        loss = sum(
+            (self.weights[name] * value for name, value in losses.items()), torch.zeros_like(self.scale)
+        )
+        model_optimizer, policy_optimizer = self.raw_optimizers()
+        norm = self.step(model_optimizer, loss, self.max_grad_norm)
+        metrics = {f"world_model/{name}": value.detach() for name, value in losses.items()}
+        metrics |= self._policy_step(latents.detach(), policy_optimizer)
+        polyak_(list(self.q_slow.parameters()), list(self.model.q.parameters()), self.target_rate)
+        metrics |= {"train/loss": loss.detach(), "train/target": target.mean()}
+        return metrics | ({} if norm is None else {"train/grad_norm": norm})
+
+    def _check(self, batch: Sequences) -> None:
+        check_windows(batch, self.planner.horizon)
+        if not self.episodic and bool(batch.terminated.any()):
+            raise ConfigError(
+                f"{self.spec.env_id} ends its episodes. Use --model.episodic true (the authors call it experimental)"
+            )
+
+    def _unroll(self, first: Tensor, action: Tensor) -> Tensor:
+        """Latents of the window by the model's own steps.  [B, O], [H, B, A] -> [H+1, B, Z]"""
+        latents = [self.model.encode(first)]
+        for each in action.unbind():
+            latents.append(self.model.dynamics(torch.cat((latents[-1], each), -1)))
+        return torch.stack(latents)
+
+    def _target(self, goal: Tensor, reward: Tensor, terminated: Tensor) -> Tensor:  # -> [H, B]
+        mean, log_std = self.model.gaussian(goal)
+        action = torch.tanh(mean + log_std.exp() * torch.randn_like(mean))
+        value = self._values(self.q_slow, goal, action).amin(0)
+        return reward + self.gamma * (1.0 - terminated) * value
+
+    def _values(self, q: Any, latent: Tensor, action: Tensor, dropping: bool = False) -> Tensor:
+        """Two members drawn at random.  [H, B, Z], [H, B, A] -> [2, H, B]"""
+        which = torch.randperm(self.model.critics, device=latent.device)[:2]
+        logits = q(torch.cat((latent, action), -1).flatten(0, 1), which, dropping)
+        return self.model.number(logits).unflatten(1, latent.shape[:2])
+
+    def _losses(
+        self,
+        latents: Tensor,
+        goal: Tensor,
+        action: Tensor,
+        reward: Tensor,
+        terminated: Tensor,
+        target: Tensor,
+    ) -> dict[str, Tensor]:
+        horizon, batch = reward.shape
+        weight = self.rho ** torch.arange(horizon, device=reward.device, dtype=reward.dtype)
+        both = torch.cat((latents[:-1], action), -1).flatten(0, 1)
+        error = (latents[1:] - goal).square().mean((1, 2))
+        paid = self.model.cost(self.model.reward(both), reward.flatten()).view(horizon, batch).mean(1)
+        values = self.model.cost(self.model.q(both, dropping=True), target.flatten())  # [E, H * B]
+        worth = values.view(-1, horizon, batch).mean((0, 2))
+        found = {
+            "consistency": (weight * error).sum() / horizon,
+            "reward": (weight * paid).sum() / horizon,
+            "value": (weight * worth).sum() / horizon,
+        }
+        if self.model.terminated is not None:
+            logits = self.model.terminated(latents[1:])[..., 0]
+            found["terminated"] = F.binary_cross_entropy_with_logits(logits, terminated)
+        return found
+
+    def _policy_step(self, latents: Tensor, optimizer: Optimizer) -> Metrics:
+        mean, log_std = self.model.gaussian(latents)
+        noise = torch.randn_like(mean)
+        action = torch.tanh(mean + log_std.exp() * noise)
+        value = self._values(self.model.q, latents, action, dropping=True).mean(0)  # [H+1, B]
+        self._rescale(value[0].detach())
+        entropy = gaussian_entropy_estimate(noise, log_std)
+        weight = self.rho ** torch.arange(len(value), device=value.device, dtype=value.dtype)
+        gain = (self.entropy_weight * entropy + value / self.scale.clone()).mean(1)
+        loss = -(weight * gain).mean()
+        self.step(optimizer, loss, self.max_grad_norm)
+        return {
+            "train/policy_loss": loss.detach(),
+            "train/entropy": entropy.detach().mean(),
+            "train/q": value.detach().mean(),
+            "train/scale": self.scale.clone(),
+        }
+
+    def _rescale(self, value: Tensor) -> None:
+        """Follows the spread of the first step's values between their 5th and 95th percentiles, at least 1."""
+        levels = torch.tensor([0.05, 0.95], device=value.device, dtype=value.dtype)
+        low, high = torch.quantile(value, levels)
+        spread = (high - low).clamp(min=1.0).reshape(1)
+        distributed.average_([spread])
+        self.scale.lerp_(spread[0], self.target_rate)
+
+    def configure_optimizers(self) -> list[Optimizer]:
+        model, build = self.model, Adam().build
+        parts = [model.dynamics, model.reward, model.q] + ([model.terminated] if model.terminated else [])
+        main = build([p for part in parts for p in part.parameters()], self.lr)
+        main.add_param_group(
+            {"params": list(model.encoder.parameters()), "lr": self.lr * self.encoder_lr_scale}
+        )
+        return [main, Adam(eps=1e-5).build(model.policy.parameters(), self.lr)]

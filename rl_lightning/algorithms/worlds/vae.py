@@ -1,0 +1,82 @@
+"""The vision of World Models (Ha & Schmidhuber 2018): a variational auto-encoder of single frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from rl_lightning.algorithms.model_module import ModelModule
+from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.artifacts import Provided
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.mixture import kl_to_standard_normal
+from rl_lightning.models.world_models.image_vae import ImageVAE, check_frames
+from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.types import EnvSpec, Sequences
+
+
+class VAE(ModelModule):
+    """Squared error summed over pixels, plus KL.
+
+    Args:
+        spec: What the env is like; filled in from the data.
+        latent: Size of a code.
+        depth: Channels of the first convolution; the others have twice, four and eight times as many.
+        kl_weight: Weight of the KL.
+        free_nats: KL below this costs nothing (the authors' code: half the size of a code).
+        lr: Learning rate.
+        optimizer: The optimizer, without its rate.
+        max_grad_norm: Gradients are scaled down to this norm; null never.
+    """
+
+    learns_from = (Sequences,)
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        latent: int = 32,
+        depth: int = 32,
+        kl_weight: float = 1.0,
+        free_nats: float = 0.0,
+        lr: float = 1e-3,
+        optimizer: OptimizerRecipe | None = None,
+        max_grad_norm: float | None = None,
+    ) -> None:
+        super().__init__(spec)
+        if min(latent, depth) < 1 or min(kl_weight, free_nats) < 0.0:
+            raise ConfigError("model.latent and model.depth must be at least 1, KL weights not negative")
+        self.vision = ImageVAE(check_frames(spec.obs_shape, spec.obs_dtype, "VAE"), latent, depth)
+        self.kl_weight, self.free_nats = kl_weight, free_nats
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
+
+    def loss(self, frames: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Error and KL of each frame, summed over pixels and dimensions.  [B, C, 64, 64] -> [B] twice"""
+        seen = self.vision(frames)
+        drawn = self.vision.decode(seen.sample(noise))
+        error = (drawn - frames.to(drawn) / 255.0).square().flatten(1).sum(1)
+        return error, kl_to_standard_normal(seen.mean, seen.log_var)
+
+    def update(self, batch: Sequences) -> Metrics:
+        frames = batch.obs.flatten(0, 1)
+        noise = torch.randn(len(frames), self.vision.latent, device=frames.device)
+        error, kl = self.loss(frames, noise)
+        loss = error.mean() + self.kl_weight * kl.mean().clamp(min=self.free_nats)
+        (optimizer,) = self.raw_optimizers()
+        self.step(optimizer, loss, self.max_grad_norm)
+        return {"train/loss": loss, "train/error": error.mean(), "train/kl": kl.mean()}
+
+    def assess(self, data: Any) -> dict[str, float]:
+        frames = data.held_windows().obs.flatten(0, 1).to(self.device)
+        error, kl = self.loss(frames, torch.zeros(len(frames), self.vision.latent, device=self.device))
+        found = {"eval/error": float(error.mean()), "eval/kl": float(kl.mean())}
+        return {"eval/score": -found["eval/error"] - self.kl_weight * found["eval/kl"], **found}
+
+    def provides(self) -> dict[str, Provided]:
+        path = f"{ImageVAE.__module__}.{ImageVAE.__name__}"
+        return {"vision": Provided(path, self.vision.init_args(), "vision.")}
+
+    def configure_optimizers(self) -> Optimizer:
+        return self.optimizer.build(self.vision.parameters(), self.lr)

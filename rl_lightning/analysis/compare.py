@@ -1,0 +1,312 @@
+"""Runs, or groups of seeds, side by side: scores with intervals, chances of improvement, what was set differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rl_lightning.analysis.plot import Band, Curve, read_curve, save_bands
+from rl_lightning.analysis.stats_table import COLUMNS, as_text
+from rl_lightning.errors import DataError, ResumeError
+from rl_lightning.functional import score_statistics
+from rl_lightning.io.text import short
+from rl_lightning.runs.store.flat_settings import read_settings, setting, varying
+from rl_lightning.runs.store.index import Index
+from rl_lightning.runs.store.metrics_file import ALIASES, header, lower_is_better, real_name
+from rl_lightning.runs.store.names import slug
+from rl_lightning.runs.store.select_runs import choose
+
+if TYPE_CHECKING:
+    from rl_lightning.runs.store.run_folder import Run
+
+LAST = 10
+POINTS = 200  # of a band
+
+
+@dataclass
+class Arm:
+    """One group of runs and what one metric did in it.
+
+    Args:
+        name: As the user called it.
+        curves: One per run.
+        tasks: Env or data set of each run.
+    """
+
+    name: str
+    curves: list[Curve]
+    tasks: list[str]
+
+    @property
+    def seeds(self) -> bool:
+        """Whether its spread is one over runs; that of a single run is over its last evaluations."""
+        return len(self.curves) > 1
+
+    def sample(self) -> dict[str, list[float]]:
+        """The scores that statistics are made of, by task."""
+        if not self.seeds:
+            return {self.tasks[0]: self.curves[0].y[-LAST:]}
+        found: dict[str, list[float]] = {}
+        for curve, task in zip(self.curves, self.tasks, strict=True):
+            found.setdefault(task, []).append(score_statistics.last_mean(curve.y, LAST))
+        return found
+
+
+@dataclass
+class Comparison:
+    """What `rl compare` prints, `rl export` writes and `rl report` shows.
+
+    Args:
+        names: The groups, in the order given; the first is what the others are held against.
+        metrics: As asked for.
+        rows: One dict per metric and group, with COLUMNS.
+        bands: Curves of each metric.
+        improvement: Of each metric: chance that a group (first key) scores better than another (second).
+        settings: Settings that differ, each with its value in every group.
+        notes: What a reader must know.
+    """
+
+    names: list[str]
+    metrics: list[str]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    bands: dict[str, list[Band]] = field(default_factory=dict)
+    improvement: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def export(self, form: str = "markdown") -> str:
+        """As latex, csv, json or markdown."""
+        from rl_lightning.analysis.export.tables import export
+
+        return export(self, form)
+
+    def plot(self, path: str | Path, metric: str | None = None) -> Path:
+        """Curves with intervals of one metric, by default the first."""
+        chosen = metric or self.metrics[0]
+        return save_bands(self.bands[chosen], chosen, Path(path))
+
+    def plot_all(self, path: Path) -> list[Path]:
+        """One picture per metric; several have the metric in their names."""
+        if len(self.metrics) == 1:
+            return [self.plot(path)]
+        suffix = path.suffix or ".png"
+        return [
+            self.plot(path.with_name(f"{path.stem}-{slug(metric)}{suffix}"), metric)
+            for metric in self.metrics
+        ]
+
+
+def compare_named(
+    words: Sequence[str],
+    metrics: Sequence[str],
+    threshold: float | None = None,
+    optimal: float | None = None,
+    against: str | None = None,
+) -> tuple[Comparison, dict[str, list[Run]]]:
+    """Runs, groups or folders by their names: compared, and the runs that they stand for. See `compare`."""
+    with Index() as index:
+        groups = choose(words, index)
+    return compare(groups, metrics, threshold, optimal, against), groups
+
+
+def compare(
+    groups: Mapping[str, Sequence[Run]],
+    metrics: Sequence[str] = ("eval/return",),
+    threshold: float | None = None,
+    optimal: float | None = None,
+    against: str | None = None,
+) -> Comparison:
+    """Everything about some groups of runs.
+
+    Args:
+        groups: Runs by the name of their group.
+        metrics: Columns of metrics.csv; `reward` and `loss` are understood.
+        threshold: Score that counts as reached; null: nine tenths of the way from the lowest to the highest seen.
+        optimal: Score that the optimality gap is measured from; null: the best seen.
+        against: Clock of the curves: env_step, update or time; null: each run's own.
+    """
+    result = Comparison(list(groups), [_own_name(metric, groups) for metric in metrics])
+    settings = {name: [read_settings(run.config_file) for run in runs] for name, runs in groups.items()}
+    tasks = {
+        name: [task_of(*pair) for pair in zip(groups[name], settings[name], strict=True)] for name in groups
+    }
+    for metric in result.metrics:
+        arms = [
+            Arm(name, [read_curve(run, metric, against) for run in runs], tasks[name])
+            for name, runs in groups.items()
+        ]
+        _one_metric(result, metric, arms, threshold, optimal)
+    result.settings = setting_differences(settings)
+    result.notes = list(dict.fromkeys([*result.notes, *_cautions(groups, tasks)]))
+    return result
+
+
+def _own_name(metric: str, groups: Mapping[str, Sequence[Run]]) -> str:
+    """What `reward` or `loss` is called in these runs, if it is called the same in all of them."""
+    if metric not in ALIASES:
+        return metric
+    try:
+        found = {
+            real_name(metric, header(run.folder / "metrics.csv")) for runs in groups.values() for run in runs
+        }
+    except OSError:  # told of when the curve is read
+        return metric
+    return found.pop() or metric if len(found) == 1 else metric
+
+
+def _one_metric(
+    result: Comparison, metric: str, arms: list[Arm], threshold: float | None, optimal: float | None
+) -> None:
+    lower = lower_is_better(metric)
+    clocks = {curve.clock for arm in arms for curve in arm.curves}
+    if len(clocks) > 1:
+        raise DataError(
+            f"the runs count by {' and '.join(sorted(clocks))}; choose one with --against, or time"
+        )
+    seen = [y for arm in arms for curve in arm.curves for y in curve.y]
+    worst, top = (max(seen), min(seen)) if lower else (min(seen), max(seen))
+    goal = worst + 0.9 * (top - worst) if threshold is None else threshold
+    ideal = top if optimal is None else optimal
+    start, end = common_range(arms)
+    for arm in arms:
+        row = _row(arm, lower, goal, ideal, start, end) | {"metric": metric}
+        row |= _improvement(arm, arms[0], lower)
+        result.rows.append({column: row.get(column) for column in COLUMNS})
+    result.bands[metric] = [band(arm) for arm in arms]
+    result.improvement[metric] = {
+        a.name: {b.name: p for b in arms if b is not a and (p := chance(a, b, lower)) is not None}
+        for a in arms
+    }
+    direction = " (lower is better)" if lower else ""
+    clock = next(iter(clocks))
+    result.notes.append(
+        f"{metric}{direction}: gap to {ideal:.4g}, {clock} until {goal:.4g}, "
+        f"auc is the mean from {clock} {short(start)} to {short(end)}"
+    )
+
+
+def _row(arm: Arm, lower: bool, goal: float, ideal: float, start: float, end: float) -> dict[str, Any]:
+    strata = list(arm.sample().values())
+    pooled = [value for values in strata for value in values]
+    low, high = score_statistics.stratified_interval(strata, score_statistics.iqm)
+    pick = min if lower else max
+    places = [score_statistics.steps_to_threshold(curve.x, curve.y, goal, lower) for curve in arm.curves]
+    reached = [place for place in places if place is not None]
+    areas = [score_statistics.area_under_curve(curve.x, curve.y, start, end) for curve in arm.curves]
+    return {
+        "name": arm.name,
+        "task": ", ".join(dict.fromkeys(arm.tasks)),
+        "runs": len(arm.curves),
+        "over": "runs" if arm.seeds else f"last {len(pooled)} values",
+        "last10": score_statistics.mean([score_statistics.last_mean(curve.y, LAST) for curve in arm.curves]),
+        "best": score_statistics.mean([pick(curve.y) for curve in arm.curves]),
+        "iqm": score_statistics.iqm(pooled),
+        "iqm_low": low,
+        "iqm_high": high,
+        "median": score_statistics.median(pooled),
+        "optimality_gap": score_statistics.optimality_gap(pooled, ideal, lower),
+        "auc": score_statistics.mean(areas),
+        # the median over all runs, so that one lucky seed of five does not make a group fast
+        "steps_to_threshold": _median_reached(places),
+        "reached": f"{len(reached)}/{len(places)}",
+    }
+
+
+def _median_reached(places: Sequence[float | None]) -> float | None:
+    middle = score_statistics.median([np.inf if place is None else place for place in places])
+    return middle if np.isfinite(middle) else None
+
+
+def _pairs(ours: Arm, theirs: Arm, lower: bool) -> tuple[list[Any], list[Any]] | None:
+    a, b = ours.sample(), theirs.sample()
+    if a.keys() != b.keys():
+        return None
+    sign = -1.0 if lower else 1.0
+    return [np.multiply(sign, a[task]) for task in a], [np.multiply(sign, b[task]) for task in a]
+
+
+def chance(ours: Arm, theirs: Arm, lower: bool) -> float | None:
+    """Probability that ours scores better, averaged over tasks; None if their tasks differ."""
+    pairs = _pairs(ours, theirs, lower)
+    if pairs is None:
+        return None
+    return score_statistics.mean(
+        [score_statistics.probability_of_improvement(x, y) for x, y in zip(*pairs, strict=True)]
+    )
+
+
+def _improvement(arm: Arm, first: Arm, lower: bool) -> dict[str, float]:
+    pairs = None if arm is first else _pairs(arm, first, lower)
+    if pairs is None:
+        return {}
+    estimate, low, high = score_statistics.improvement_interval(*pairs)
+    return {"improvement": estimate, "improvement_low": low, "improvement_high": high}
+
+
+def common_range(arms: Sequence[Arm]) -> tuple[float, float]:
+    """Where all curves have values; the whole range if there is no such place."""
+    curves = [curve for arm in arms for curve in arm.curves]
+    start, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
+    return (start, end) if start <= end else (min(c.x[0] for c in curves), max(c.x[-1] for c in curves))
+
+
+def band(arm: Arm) -> Band:
+    """The mean of an arm's curves where all of them have values, with its 95 % interval."""
+    if not arm.seeds:
+        x, y = arm.curves[0].x, arm.curves[0].y
+        return Band(arm.name, arm.curves[0].clock, x, y, y, y, 1)
+    start, end = common_range([arm])
+    places = np.unique([x for curve in arm.curves for x in curve.x])
+    places = places[(places >= start) & (places <= end)]
+    if len(places) > POINTS or len(places) == 0:
+        places = np.linspace(start, end, POINTS)
+    rows = np.stack([np.interp(places, curve.x, curve.y) for curve in arm.curves])
+    low, high = score_statistics.curve_interval(rows)
+    mean = rows.mean(axis=0)
+    low, high = np.minimum(low, mean), np.maximum(high, mean)
+    return Band(
+        arm.name, arm.curves[0].clock, places.tolist(), mean.tolist(), low.tolist(), high.tolist(), len(rows)
+    )
+
+
+def task_of(run: Run, settings: Mapping[str, Any]) -> str:
+    """What a run's scores are scores of: its data set by its full name, or its env."""
+    data = setting(dict(settings), "data.dataset")
+    try:
+        env = run.read().get("env")
+    except ResumeError:  # a damaged record; the config says it too
+        env = None
+    return str(data or env or setting(dict(settings), "data.env.id") or "?")
+
+
+def setting_differences(settings: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Settings in which groups differ, each with its value in every group; within one it may vary too."""
+    keys = varying([each for many in settings.values() for each in many])
+
+    def value(many: Sequence[dict[str, Any]], key: str) -> Any:
+        found = list(dict.fromkeys(str(setting(each, key)) for each in many))
+        return setting(many[0], key) if len(found) == 1 else f"{', '.join(found[:5])} (varies)"
+
+    return {key: {name: value(many, key) for name, many in settings.items()} for key in keys}
+
+
+def _cautions(groups: Mapping[str, Sequence[Run]], tasks: Mapping[str, list[str]]) -> list[str]:
+    found = []
+    if len({frozenset(each) for each in tasks.values()}) > 1:
+        found.append("the groups are of different tasks: their scores cannot be held against each other")
+    alone = [name for name, runs in groups.items() if len(runs) == 1]
+    if alone:
+        found.append(
+            "the interval of a single run is over its last values: it says nothing about other seeds"
+        )
+    small = [name for name, runs in groups.items() if 1 < len(runs) < 5]
+    if small:
+        found.append("fewer than five runs in a group: its interval is a rough one")
+    return found

@@ -1,0 +1,124 @@
+"""Env ids of every installed suite, read from their sources without importing them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rl_lightning.runs.config.catalog import PACKAGE
+
+_EXTRAS = {"box2d": "box2d", "mujoco": "mujoco"}
+_TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # ALE registers no env for these
+
+
+def environments() -> list[tuple[str, str, str]]:
+    """(id, suite, extra it needs), suite by suite."""
+    found = [(name, "ours", "-") for name in sorted(_toys())]
+    found += [(name, suite, _EXTRAS.get(suite, "-")) for name, suite in _gymnasium()]
+    found += [(name, "atari", "atari") for name in _atari()]
+    found += [(name, "minigrid", "minigrid") for name in _registered("minigrid")]
+    found += [(name, "robotics", "robotics") for name in _registered("gymnasium_robotics")]
+    found += [(name, "dm_control", "dmc") for name in _dm_control()]
+    return found
+
+
+def folder(package: str) -> Path | None:
+    """Where a top-level package lies, if it is installed."""
+    spec = importlib.util.find_spec(package)
+    return (
+        Path(next(iter(spec.submodule_search_locations)))
+        if spec and spec.submodule_search_locations
+        else None
+    )
+
+
+def _toys() -> set[str]:
+    """Every `rl/...` literal below envs/toys."""
+    ids: set[str] = set()
+    for file in sorted((PACKAGE / "envs" / "toys").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                ids.update(re.findall(r"^rl/[\w-]+$", node.value))
+    return ids
+
+
+def _gymnasium() -> Iterator[tuple[str, str]]:
+    """The newest version of each of Gymnasium's own ids, and the folder its class lies in."""
+    root = folder("gymnasium")
+    if root is None:
+        return
+    newest: dict[str, tuple[int, str]] = {}
+    for call in _calls(root / "envs" / "__init__.py"):
+        words = {keyword.arg: keyword.value for keyword in call.keywords}
+        name, entry = _text(words.get("id")), _text(words.get("entry_point"))
+        if not name or "envs." not in entry or entry.startswith("gymnasium.envs.tabular"):
+            continue
+        stem, _, number = name.rpartition("-v")
+        if int(number) >= newest.get(stem, (-1, ""))[0]:
+            newest[stem] = (int(number), entry.split("envs.")[1].split(".")[0].split(":")[0])
+    for stem, (latest, suite) in newest.items():
+        if suite not in ("phys2d", "tabular"):
+            yield f"{stem}-v{latest}", suite
+
+
+def _atari() -> list[str]:
+    root = folder("ale_py")
+    roms = [rom.stem for rom in sorted((root / "roms").glob("*.bin"))] if root else []
+    words = {rom: "".join(word.capitalize() for word in rom.split("_")).replace("3d", "3D") for rom in roms}
+    return [f"ALE/{words[rom]}-v5" for rom in roms if rom not in _TWO_PLAYERS]
+
+
+def _registered(package: str) -> list[str]:
+    """Ids in a package's `register(id=...)` calls; of an f-string only the variable `version` counts."""
+    root = folder(package)
+    if root is None:
+        return []
+    file = root / "__init__.py"
+    versions = sorted(_versions(file))
+    found: set[str] = set()
+    for call in _calls(file):
+        version = next((value for line, value in reversed(versions) if line < call.lineno), "")
+        found.update(_text(keyword.value, version) for keyword in call.keywords if keyword.arg == "id")
+    return sorted(name for name in found if re.search(r"-v\d+$", name))
+
+
+def _versions(file: Path) -> Iterator[tuple[int, str]]:
+    """Where a variable `version` gets its value; of a loop the last one counts."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if (
+            isinstance(node, ast.For)
+            and isinstance(node.iter, ast.List)
+            and ast.unparse(node.target) == "version"
+        ):
+            yield node.lineno, _text(node.iter.elts[-1])
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "version":
+            yield node.lineno, _text(node.value)
+
+
+def _dm_control() -> list[str]:
+    root = folder("dm_control")
+    ids = []
+    for file in sorted((root / "suite").glob("*.py")) if root else ():
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and any(
+                "SUITE.add" in ast.unparse(d) for d in node.decorator_list
+            ):
+                ids.append(f"dmc/{file.stem}-{node.name}")
+    return ids
+
+
+def _calls(file: Path) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "register":
+            yield node
+
+
+def _text(node: ast.expr | None, version: str = "") -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part, version) for part in node.values)
+    return version if isinstance(node, ast.FormattedValue) and ast.unparse(node.value) == "version" else ""

@@ -1,0 +1,122 @@
+"""`rl validate` and `rl test`: an agent in Lightning's own loops, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rl_lightning.analysis.evaluation.episode_statistics import (
+    episode_statistics,
+    statistics_text,
+    values_text,
+)
+from rl_lightning.analysis.evaluation.play_agent import step_limit
+from rl_lightning.analysis.evaluation.result_row import evaluated, note_result
+from rl_lightning.errors import ConfigError
+from rl_lightning.io.atomic import write_json
+from rl_lightning.runs.agents.agent import Agent
+from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.run_folder import now
+
+
+class Tested(NamedTuple):
+    """What a test yielded.
+
+    Args:
+        text: For people.
+        values: For test.json.
+        caution: What a reader must know of them; null: nothing.
+        episodes: How many were played; of a model that does not act none.
+    """
+
+    text: str
+    values: dict[str, Any]
+    caution: str | None
+    episodes: int
+
+    def write(self, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, self.values, default=str)
+        return path
+
+
+def validate_agent(agent: Agent, tell: Callable[[str], None]) -> str:
+    """Evaluates as training does, on the same seeds; the result as text.
+
+    Args:
+        agent: The agent.
+        tell: Is told, before it takes its time, what the evaluation may have to cut.
+    """
+    trainer = agent.cli.make_trainer([], [])
+    tell_limit(agent, tell)
+    trainer.validate(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
+    if agent.cli.model.evaluated_on == "rows":
+        return values_text(agent.title, agent.cli.model.assessed)
+    return statistics_text(agent.title, played(agent))
+
+
+def test_agent(agent: Agent, request: Request, tell: Callable[[str], None]) -> Tested:
+    """Evaluates on fresh seeds, and adds a row to results.csv where the policy was learned from data.
+
+    Args:
+        agent: The agent of a run.
+        request: What it was loaded with: settings that differ from the run's are noted.
+        tell: Is told, before it takes its time, what the evaluation may have to cut.
+    """
+    assert agent.run is not None
+    trainer = agent.cli.make_trainer([], [])
+    tell_limit(agent, tell)
+    trainer.test(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
+    model, data = agent.cli.model, agent.cli.datamodule
+    settings = evaluated(agent.run, agent.cli, request)
+    about = {"checkpoint": agent.title, "made": now(), "changed": settings.changed}
+    if model.evaluated_on == "rows":
+        text = values_text(agent.title, model.assessed)
+        return Tested(text, about | model.assessed, model.caution(), 0)
+    episodes = played(agent)
+    numbers = episode_statistics(episodes)
+    scores = data.scores({"eval/return": numbers["mean"]})
+    more = {"scores": {k.removeprefix("eval/"): v for k, v in scores.items()}} if scores else {}
+    more |= data.examine(model)
+    parts = [statistics_text(agent.title, episodes), *open_loop_files(data, agent.run.folder)]
+    if more:
+        parts.append(values_text("", more))
+    which = agent.title.split(" · ")[1]
+    note_result(agent.run, agent.cli, settings, which, numbers["mean"], numbers["length"], len(episodes))
+    rows = [_row(episode) for episode in episodes]
+    return Tested("\n".join(parts), {**about, **numbers, **more, "episodes": rows}, None, len(episodes))
+
+
+def _row(episode: Any) -> dict[str, Any]:
+    row = {"return": episode.episode_return, "length": episode.length, "seed": episode.seed, **episode.extra}
+    return row | ({"cut": True} if episode.cut else {})
+
+
+def tell_limit(agent: Agent, tell: Callable[[str], None]) -> None:
+    """Where the episodes of an env that may never end one are cut."""
+    data = agent.cli.datamodule
+    if agent.cli.model.evaluated_on == "episodes" and data.spec.max_episode_steps is None:
+        envs = data.eval_envs(data.schedule.run.eval_episodes)
+        if envs is not None and (note := step_limit(envs, data.schedule.run.eval_max_steps)):
+            tell(note)
+
+
+def played(agent: Agent) -> list[Any]:
+    """The episodes of the evaluation; without an env there are none to tell of."""
+    evaluation = agent.cli.model.evaluation
+    if evaluation is None:
+        raise ConfigError(
+            f"{type(agent.cli.datamodule).__name__} names no env to play in; give one: --data.env.id Hopper-v5"
+        )
+    return list(evaluation.episodes)
+
+
+def open_loop_files(data: Any, folder: Path) -> list[str]:
+    """Of a world model that was examined: what was, what it saw and what it imagined, drawn beside the run."""
+    foresight = getattr(data, "foresight", None)
+    if foresight is None:
+        return []
+    from rl_lightning.rollout.open_loop_images import show
+
+    return [str(path) for path in show(foresight, folder)]

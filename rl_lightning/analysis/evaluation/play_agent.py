@@ -1,0 +1,73 @@
+"""Episodes of an agent in its run's own env, as evaluation plays them, and a video of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.rollout.evaluate import StepCap
+from rl_lightning.rollout.video import record_episode, write_video
+from rl_lightning.runs.agents.agent import Agent
+
+
+def play_episodes(
+    model: Any,
+    data: Any,
+    episodes: int,
+    seed: int,
+    render: str | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> list[Any]:
+    """Plays whole episodes.
+
+    Args:
+        model: A policy.
+        data: Its data, which know the env.
+        episodes: How many.
+        seed: Of the envs, and of the actions of a policy that draws them.
+        render: human: one env, shown on the screen.
+        tell: Is told where episodes that may never end are cut.
+    """
+    if render:
+        from rl_lightning.envs.make import make_envs
+
+        envs = make_envs(data.env, 1, "sync", render_mode=render, training=False)
+    else:
+        envs = data.eval_envs(episodes)
+    if envs is None:
+        raise ConfigError(f"{type(data).__name__} names no env to play in")
+    try:
+        limit = data.schedule.run.eval_max_steps
+        if tell is not None and (note := step_limit(envs, limit)):
+            tell(note)
+        return list(model.play(envs, episodes, seed, limit))
+    finally:
+        envs.close()
+
+
+def step_limit(envs: Any, given: int | None) -> str | None:
+    """Of an env that may never end an episode: where it is cut."""
+    return StepCap(envs, given).note
+
+
+def check_acts(agent: Agent, name: str) -> None:
+    """Refuses a model of rows, which has no actions."""
+    if agent.cli.model.evaluated_on == "rows":
+        model = type(agent.cli.model).__name__
+        raise ConfigError(f"{model} does not act; what it is worth says: rl test {name}")
+
+
+def film_episode(agent: Agent, seed: int, path: Path) -> str:
+    """A video of one episode; an env that cannot draw is no reason to fail."""
+    try:
+        env = agent.cli.datamodule.render_env()
+        try:
+            frames, fps = record_episode(agent.cli.model, env, seed)
+        finally:
+            env.close()
+    except Exception as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return f"no video: this env cannot draw here ({first}); rl doctor says what is missing"
+    return str(write_video(frames, path, fps))

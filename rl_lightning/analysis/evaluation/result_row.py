@@ -1,0 +1,77 @@
+"""The row of results.csv that an evaluation of a policy learned from data leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from rl_lightning.analysis.evaluation.results_csv import append_result
+from rl_lightning.redaction import redact
+from rl_lightning.runs.config.compose import compose
+from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.pipeline.relocate_inputs import at_home
+from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.config_differences import differences
+from rl_lightning.runs.store.run_folder import Run, logs_root
+from rl_lightning.runs.store.run_record import config_hash
+
+
+class Evaluated(NamedTuple):
+    """What was evaluated: a run's settings, and what flags made of them.
+
+    Args:
+        changed: Settings that differ from those of training.
+        config_hash: Of the settings in use; the run's own where they are the same.
+    """
+
+    changed: list[str]
+    config_hash: str
+
+
+def evaluated(run: Run, cli: Any, request: Request) -> Evaluated:
+    """Budgets and cadences are no part of it: an evaluation has none, and its episodes are counted."""
+    own = str(run.read().get("config_hash", ""))
+    if not request.overrides and not request.overlays:
+        return Evaluated([], own)
+    # Resolved anew: an older run's file lacks options that were added since, and those are no changes.
+    base = at_home(compose([str(run.config_file)]), run.folder)
+    trained = redact(parse_config(base, replace(request, overrides=[])).plain())
+    used = {**redact(cli.plain()), "run": trained["run"]}
+    same = config_hash(used) == config_hash(trained)
+    return Evaluated(differences(trained, used), own if same else config_hash(used))
+
+
+def note_result(
+    run: Run, cli: Any, settings: Evaluated, checkpoint: str, mean: float, length: float, episodes: int
+) -> None:
+    """Appends to lightning_logs/results.csv; only data sets have what such a row tells."""
+    data, record = cli.datamodule, run.read()
+    rows = getattr(data, "dataset", None)
+    if rows is None:
+        return
+    penalty = getattr(data, "penalty", None)
+    model = getattr(penalty, "model", None)
+    stage = run.folder.parent.resolve() != logs_root().resolve()
+    git = record.get("git") or {}
+    score = data.scores({"eval/return": mean}).get("eval/normalized")
+    append_result(
+        logs_root() / "results.csv",
+        {
+            "task": data.source,
+            "algorithm": run.name if stage else type(cli.model).__name__,
+            "density": "" if model is None else type(model.net).__name__.removesuffix("Net"),
+            "percentile": getattr(penalty, "percentile", ""),
+            "seed": cli.config.seed_everything,
+            "return": mean,
+            "normalized": score,
+            "normalization": rows.reference.kind if rows.reference is not None else "",
+            "length": length,
+            "episodes": episodes,
+            "config_hash": settings.config_hash,
+            "git": git.get("commit", "") if isinstance(git, dict) else git,
+            "data_hash": rows.sha256,
+            "checkpoint": checkpoint,
+            "changed": "; ".join(settings.changed),
+            "run": f"{run.folder.parent.name}/{run.name}" if stage else run.name,
+        },
+    )

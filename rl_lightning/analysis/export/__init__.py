@@ -1,0 +1,1 @@
+"""Tables and policies in formats of others."""

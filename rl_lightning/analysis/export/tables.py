@@ -1,0 +1,204 @@
+"""Tables as CSV, JSON, Markdown and LaTeX, and the first three read back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rl_lightning.analysis.stats_table import (
+    COLUMNS,
+    Table,
+    from_dicts,
+    plain,
+    printable,
+    score_tables,
+    settings_table,
+    shown,
+)
+from rl_lightning.errors import ConfigError, DataError
+from rl_lightning.io.atomic import write_text
+from rl_lightning.runs.store.names import did_you_mean
+
+if TYPE_CHECKING:
+    from rl_lightning.analysis.compare import Comparison
+
+FORMATS = ("latex", "csv", "json", "markdown")
+NARROW = 5  # columns that fit the line of a usual article
+TEXT_COLUMNS = ("metric", "name", "task", "over", "reached", "status", "algorithm", "env", "group")
+
+
+def export(result: Comparison, form: str) -> str:
+    """A comparison in one of FORMATS. CSV and JSON hold full numbers, the other two what people read."""
+    if form not in FORMATS:
+        choices = (*FORMATS, "onnx", "safetensors")
+        raise ConfigError(f"--format takes {', '.join(choices)}, not '{form}'{did_you_mean(form, choices)}")
+    if form == "csv":
+        return to_csv(from_dicts(result.rows, COLUMNS))
+    if form == "json":
+        whole = {
+            "scores": result.rows,
+            "improvement": result.improvement,
+            "settings": result.settings,
+            "notes": result.notes,
+        }
+        return _json(whole)
+    write = to_markdown if form == "markdown" else to_latex
+    tables = score_tables(result)
+    tables[-1].notes += [note for note in result.notes if not any(note in table.notes for table in tables)]
+    if result.settings and len(result.names) > 1:
+        tables.append(settings_table(result))
+    return "\n".join(write(table) for table in tables)
+
+
+def to_csv(table: Table) -> str:
+    lines: list[list[Any]] = [table.columns, *table.rows]
+    return "".join(",".join(map(_csv_cell, line)) + "\n" for line in lines)
+
+
+def _csv_cell(value: Any) -> str:
+    """Quoted wherever a reader might see more than text. A terminal may show it: no control character passes."""
+    text = "" if value is None else repr(value) if isinstance(value, float) else printable(str(value))
+    bare = not any(c in text for c in ',"') and text.strip() == text
+    return text if bare else '"' + text.replace('"', '""') + '"'
+
+
+def from_csv(text: str, text_columns: Sequence[str] = TEXT_COLUMNS) -> Table:
+    """The table of a CSV; columns that are no text hold numbers, an empty cell is no value."""
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    columns = rows[0] if rows else []
+    return Table(
+        columns,
+        [
+            [_value(cell, column in text_columns) for column, cell in zip(columns, row, strict=True)]
+            for row in rows[1:]
+        ],
+    )
+
+
+def _value(cell: str, is_text: bool) -> Any:
+    if cell == "":
+        return None
+    if is_text:
+        return cell
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell
+
+
+def to_json(table: Table) -> str:
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+    return _json(rows)
+
+
+def _json(value: Any) -> str:
+    """Letters of any language as they are; what a terminal would obey as \\uXXXX, which reads back the same."""
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False)
+    return "".join(c if c == "\n" or printable(c) == c else json.dumps(c)[1:-1] for c in text) + "\n"
+
+
+def from_json(text: str) -> Table:
+    rows = json.loads(text)
+    return from_dicts(rows, list(rows[0]) if rows else [])
+
+
+def to_markdown(table: Table) -> str:
+    lines = [f"**{_mark_down(table.title)}**", ""] if table.title else []
+    lines.append("| " + " | ".join(map(_mark_down, table.columns)) + " |")
+    lines.append("|" + " --- |" * len(table.columns))
+    lines += [
+        "| " + " | ".join(_mark_down(shown(value).strip() or "-") for value in row) + " |"
+        for row in table.rows
+    ]
+    lines += ["", *(_mark_down(note) + "  " for note in table.notes)] if table.notes else []
+    return "\n".join(lines) + "\n"
+
+
+def _mark_down(text: str) -> str:
+    """What is written is what is shown: no markup and no HTML comes of it."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", text)
+
+
+def from_markdown(text: str) -> Table:
+    """The first table of a Markdown text; every cell is text."""
+    lines: list[list[str]] = []
+    for line in text.splitlines():
+        if line.startswith("|"):
+            lines.append(_cells(line))
+        elif lines:
+            break
+    return Table(lines[0], [list(row) for row in lines[2:]]) if lines else Table([], [])
+
+
+def _cells(line: str) -> list[str]:
+    """Splits a row at the bars that are not escaped."""
+    cells, cell, escaped = [], "", False
+    for character in line.strip()[1:]:
+        if escaped:
+            cell, escaped = cell + character, False
+        elif character == "\\":
+            escaped = True
+        elif character == "|":
+            cells.append(cell.strip())
+            cell = ""
+        else:
+            cell += character
+    return cells
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", '"': "{''}",
+    "[": "{[}", "]": "{]}", "*": "{*}",  # after the end of a row these would be its options
+} | {character: f"\\{character}" for character in "&%$#_{}"}  # fmt: skip
+
+
+def latex_text(text: str) -> str:
+    """Text that any LaTeX sets as it stands; letters it may have no glyph for are named by their number."""
+    parts = []
+    for character in text:
+        if character in _LATEX:
+            parts.append(_LATEX[character])
+        elif " " <= character < "\x7f" or (character.isalpha() and "\xc0" <= character <= "\xff"):
+            parts.append(character)
+        else:
+            simple = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+            safe = "".join(_LATEX.get(c, c) for c in simple if c.isprintable())
+            parts.append(safe or rf"\texttt{{U+{ord(character):04X}}}")
+    return "".join(parts)
+
+
+def to_latex(table: Table) -> str:
+    """A table for \\input; one of many columns is made to fit the line."""
+    columns = "l" * min(2, len(table.columns)) + "r" * max(0, len(table.columns) - 2)
+    wide = len(table.columns) > NARROW
+    lines = [rf"% \usepackage{{booktabs{',graphicx' if wide else ''}}}", r"\begin{table}[t]", r"\centering"]
+    lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"] if wide else []
+    lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    lines += [" & ".join(map(latex_text, table.columns)) + r" \\", r"\midrule"]
+    lines += [" & ".join(latex_text(shown(value)) for value in row) + r" \\" for row in table.rows]
+    lines += [r"\bottomrule", r"\end{tabular}" + ("}" if wide else "")]
+    title = "" if any(note.startswith(f"{table.title}:") for note in table.notes) else table.title
+    caption = ". ".join([text for text in (title, *table.notes) if text])
+    lines += [rf"\caption{{{latex_text(caption)}.}}"] if caption else []
+    return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def write_output(path: Path, text: str) -> Path:
+    """A file that the user named, and its folder."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_text(path, text, errors="replace")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+READERS: dict[str, Callable[[str], Table]] = {"csv": from_csv, "json": from_json, "markdown": from_markdown}

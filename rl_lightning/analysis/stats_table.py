@@ -1,0 +1,188 @@
+"""Tables of a comparison: numbers for machines, text for people."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rl_lightning.analysis.compare import Comparison
+
+WIDE = 4  # with more groups than this, settings become columns
+# One row per metric and group; the columns of CSV and JSON.
+COLUMNS = (
+    "metric", "name", "task", "runs", "over", "last10", "best", "iqm", "iqm_low", "iqm_high", "median",
+    "optimality_gap", "auc", "steps_to_threshold", "reached", "improvement", "improvement_low", "improvement_high",
+)  # fmt: skip
+MOST_SETTINGS = 12
+
+
+@dataclass
+class Table:
+    """Rows of plain values under named columns. A number that is not finite is no value.
+
+    Args:
+        columns: Their names.
+        rows: One list per row, as long as there are columns.
+        title: What stands above it.
+        notes: What stands below it.
+    """
+
+    columns: list[str]
+    rows: list[list[Any]]
+    title: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.rows = [[plain(value) for value in row] for row in self.rows]
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can hold: no NaN, no infinity, no objects."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, int | float | bool | None) else str(value)
+
+
+def from_dicts(rows: Sequence[dict[str, Any]], columns: Sequence[str], title: str = "") -> Table:
+    return Table(list(columns), [[row.get(column) for column in columns] for row in rows], title)
+
+
+def shown(value: Any) -> str:
+    """A value in a cell: four digits that count, and never a control character."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e7 else f"{value:.4g}"
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor, colour the terminal, break a row or turn the line around."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join("�" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in text)
+
+
+def score_tables(result: Comparison) -> list[Table]:
+    """For people: one table per metric, intervals beside their estimates."""
+    return [_scores(result, metric) for metric in result.metrics]
+
+
+def _scores(result: Comparison, metric: str) -> Table:
+    rows = [row for row in result.rows if row["metric"] == metric]
+    columns = ["name", "task", "runs", "last-10", "best", "IQM (95 %)", "median", "gap", "auc", "steps"]
+    several = len(rows) > 1
+    columns += [f"better than {printable(result.names[0])}"] if several else []
+    body = [
+        [
+            row["name"],
+            row["task"],
+            row["runs"],
+            row["last10"],
+            row["best"],
+            interval(row["iqm"], row["iqm_low"], row["iqm_high"]),
+            row["median"],
+            row["optimality_gap"],
+            row["auc"],
+            f"{shown(row['steps_to_threshold'])} ({row['reached']})",
+            *([chance(row)] if several else []),
+        ]
+        for row in rows
+    ]
+    notes = [note for note in result.notes if note.startswith(metric)]
+    return Table(columns, [[shown(value) for value in row] for row in body], metric, notes)
+
+
+def interval(value: float | None, low: float | None, high: float | None) -> str:
+    return "-" if value is None else f"{shown(value)} ({shown(low)} to {shown(high)})"
+
+
+def chance(row: dict[str, Any]) -> str:
+    if row["improvement"] is None:
+        return "-"
+    percent = [f"{100 * row[key]:.0f}" for key in ("improvement", "improvement_low", "improvement_high")]
+    return f"{percent[0]} % ({percent[1]} to {percent[2]})"
+
+
+def improvement_table(result: Comparison, metric: str) -> Table:
+    """Chance that the group of a row scores better than that of a column."""
+    names = result.names
+    chances = result.improvement.get(metric, {})
+    rows = []
+    for ours in names:
+        cells = [chances.get(ours, {}).get(theirs) for theirs in names]
+        rows.append([printable(ours), *("-" if p is None else f"{100 * p:.0f} %" for p in cells)])
+    return Table(
+        ["better than", *map(printable, names)], rows, f"{metric}: chance that a row is better than a column"
+    )
+
+
+def settings_table(result: Comparison, limit: int | None = MOST_SETTINGS) -> Table:
+    """Settings that differ; groups are the columns, or the rows where they are many."""
+    found = result.settings
+    title = "settings that differ" if found else "no setting differs"
+    if len(result.names) <= WIDE:
+        rows = [[key, *(shown(values[name]) for name in result.names)] for key, values in found.items()]
+        most = len(rows) if limit is None else 3 * limit
+        more = [f"{len(rows) - most} more settings differ"] if len(rows) > most else []
+        return Table(["setting", *map(printable, result.names)], rows[:most], title, more)
+    keys = list(found)[:limit]
+    rows = [[printable(name), *(shown(found[key][name]) for key in keys)] for name in result.names]
+    left = len(found) - len(keys)
+    return Table(["name", *keys], rows, title, [f"{left} more settings differ"] if left else [])
+
+
+def width(text: str) -> int:
+    """Columns that a text takes in a terminal: two for wide letters, none for marks on letters."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def aligned(table: Table) -> str:
+    """For a terminal: columns as wide as they need, numbers to the right."""
+    cells = [[shown(value) for value in row] for row in table.rows]
+    heads = [printable(column) for column in table.columns]
+    widths = [max([width(head), *(width(line[i]) for line in cells)]) for i, head in enumerate(heads)]
+    right = [bool(table.rows) and all(_numeric(line[i]) for line in cells) for i in range(len(heads))]
+    lines = []
+    for line in [heads, *cells]:
+        padded = [
+            " " * (size - width(word)) + word if flush else word + " " * (size - width(word))
+            for word, size, flush in zip(line, widths, right, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join([*([table.title] if table.title else []), *lines, *table.notes])
+
+
+def _numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text == "-"
+    return True
+
+
+def as_text(result: Comparison) -> str:
+    """Everything that a comparison says, as tables and notes."""
+    tables = score_tables(result)
+    if 2 < len(result.names) <= 8:
+        tables += [improvement_table(result, metric) for metric in result.metrics]
+    if len(result.names) > 1:
+        tables.append(settings_table(result))
+    told = {note for table in tables for note in table.notes}
+    notes = [f"note: {note}" for note in result.notes if note not in told]
+    parts = [aligned(table) if table.rows else table.title for table in tables]
+    return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])

@@ -1,0 +1,121 @@
+"""What a finished stage hands on: a module that later stages rebuild from its product, by name."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import pickle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.io.trust import ALLOWED_IMPORTS
+
+
+class Provided(NamedTuple):
+    """A module inside an algorithm, and how to make it again without the algorithm."""
+
+    class_path: str  # where its class lives
+    init_args: dict[str, Any]  # plain values; the class called with them gives the empty module
+    prefix: str  # of its weights in the algorithm's state dict, e.g. "best."
+
+
+class Excerpt(nn.Module):
+    """A module that takes, of the whole algorithm's weights, those that carry its own names."""
+
+    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+        own = self.state_dict().keys()
+        return super().load_state_dict({k: v for k, v in state_dict.items() if k in own}, strict, assign)
+
+
+def load_provided(path: str | Path, name: str) -> nn.Module:
+    """The module called `name` of a product, or of a checkpoint, in eval mode, its weights frozen."""
+    place = Path(path).expanduser()
+    offered, weights = _checkpoint(place) or _product(place)
+    if name not in offered:
+        there = ", ".join(offered) or "nothing that another stage can use"
+        raise ConfigError(f"{place} provides {there}; a {name} is needed here")
+    try:
+        described = Provided(**offered[name])
+        found = find_class(described.class_path, str(place))
+        if not issubclass(found, nn.Module):
+            raise ResumeError(f"{place}: {described.class_path} is no module")
+        model = found(**described.init_args)
+    except (TypeError, ImportError) as error:
+        raise ResumeError(f"{place}: its {name} cannot be made again ({error})") from None
+    own = {k.removeprefix(described.prefix): v for k, v in weights.items() if k.startswith(described.prefix)}
+    try:
+        model.load_state_dict(own)
+    except RuntimeError as error:
+        line = (str(error).splitlines()[1:2] or [str(error)])[0].strip()
+        raise ResumeError(f"{place}: its {name} does not fit {described.class_path}\n{line[:200]}") from None
+    return model.eval().requires_grad_(False)
+
+
+def settings_of(path: str | Path, group: str) -> dict[str, Any]:
+    """What the stage that left a product was told of its `model` or `data`; nothing where the product does not say."""
+    folder = _folder(Path(path).expanduser())
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        return dict(config[group]["init_args"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return {}
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Of a module's weights: tells whether a product is the one that a run was begun with."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _folder(place: Path) -> Path:
+    return place / "product" if (place / "product" / "product.json").is_file() else place
+
+
+def _product(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    folder = _folder(place)
+    try:
+        about = json.loads((folder / "product.json").read_text())
+        with (folder / "weights.safetensors").open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if about.get("sha256", found) != found:
+            raise ResumeError(
+                f"{folder / 'weights.safetensors'}: damaged (its checksum differs from product.json)"
+            )
+        return about.get("provides") or {}, load_file(folder / "weights.safetensors")
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ResumeError(f"{folder}: no product of a stage ({error})") from None
+
+
+def _checkpoint(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+    """Of a file or a folder of a run's checkpoints; None if the place is neither."""
+    file = place / "model.ckpt" if (place / "model.ckpt").is_file() else place
+    if file.suffix != ".ckpt" or not file.is_file():
+        return None
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        return state.get("provides") or {}, state["state_dict"]
+    except (OSError, EOFError, RuntimeError, KeyError, ValueError, pickle.UnpicklingError) as error:
+        raise ResumeError(f"{file}: is damaged or no checkpoint ({type(error).__name__})") from None
+
+
+def find_class(class_path: str, where: str) -> type[Any]:
+    """Only classes of this package, or of one that the user imported, are ever made from a file's word."""
+    module, _, name = class_path.rpartition(".")
+    root = module.split(".")[0]
+    if root not in {"rl_lightning", *(given.split(".")[0] for given in ALLOWED_IMPORTS)}:
+        raise ConfigError(f"{where} was made with {class_path}; allow it with: --import {root}")
+    found = getattr(importlib.import_module(module), name, None)
+    if not isinstance(found, type):
+        raise ResumeError(f"{where}: {class_path} is no class")
+    return found

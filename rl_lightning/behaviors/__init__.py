@@ -1,0 +1,1 @@
+"""Behaviours that data are recorded with: random, scripted, published."""

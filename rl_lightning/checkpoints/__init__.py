@@ -1,0 +1,1 @@
+"""Checkpoints that resume exactly: what is in them, and which are kept."""

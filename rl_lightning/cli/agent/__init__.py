@@ -1,0 +1,1 @@
+"""Verbs for a finished agent: validate, test, predict, play."""

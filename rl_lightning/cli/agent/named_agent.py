@@ -1,0 +1,36 @@
+"""The agent that a command line names."""
+
+from __future__ import annotations
+
+from rl_lightning.cli.flags import Parsed
+from rl_lightning.errors import ConfigError
+from rl_lightning.runs.agents.agent import Agent, load_agent
+from rl_lightning.runs.store.run_folder import Run, resolve
+from rl_lightning.runs.store.select_runs import last_stage
+
+TAKES = ("config", "import", "checkpoint", "episodes", "output", "render")
+
+
+def named_run(parsed: Parsed, command: str) -> Run:
+    """The run; of a pipeline its last stage."""
+    if not parsed.words:
+        raise ConfigError(f"rl {command} needs a run; see them with: rl list")
+    return last_stage(resolve(parsed.words[0]))
+
+
+def named_agent(parsed: Parsed, which: str, episodes: int | None) -> Agent:
+    """A run's agent, or the untrained one of a config.
+
+    Args:
+        parsed: The command line.
+        which: The checkpoint where it names none.
+        episodes: Of each evaluation where it says nothing; null: as the run has it.
+    """
+    if len(parsed.words) > 1:
+        raise ConfigError(f"one run at a time, not {len(parsed.words)}")
+    if not parsed.words and not parsed.all("config"):
+        raise ConfigError("which agent? Give a run or --config NAME")
+    run = last_stage(resolve(parsed.words[0])) if parsed.words else None
+    if parsed.get("episodes"):
+        episodes = parsed.integer("episodes", 1)
+    return load_agent(run, parsed.request(), which, episodes)

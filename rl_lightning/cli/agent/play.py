@@ -1,0 +1,47 @@
+"""`rl play`."""
+
+from __future__ import annotations
+
+from rl_lightning.cli.agent.named_agent import TAKES, named_agent, named_run
+from rl_lightning.cli.flags import parse
+from rl_lightning.cli.outputs import VIDEOS, note, output_file
+
+PLAY_EPISODES = 10
+PLAY_SEED = 1000
+
+
+def play(words: list[str]) -> int:
+    """episodes, statistics and an mp4
+
+    usage: rl play RUN [options]
+
+    Plays a run's best checkpoint: mean, IQM and 95 % interval of the return; writes an mp4 of the first episode.
+
+      rl play ppo-cartpole-1 --episodes 10
+      rl play ppo-cartpole-1 --render human
+
+      --checkpoint best|last|PATH   (default best)
+      --episodes N                  (default 10)
+      --seed N                      first seed of the episodes (default 1000)
+      --render human                show it, where there is a display, instead of writing an mp4
+      --output FILE.mp4             (default <run>/videos/play.mp4)
+      --no_video                    statistics only
+    """
+    parsed = parse(words, (*TAKES, "seed"), ("no_video",), config=True, command="play")
+    run, render = named_run(parsed, "play"), parsed.get("render")
+    if render:
+        from rl_lightning.runs.engine.fit import check_display
+
+        check_display(render)
+    path = output_file(parsed.get("output"), run.folder / "videos" / "play.mp4", VIDEOS)
+    episodes, seed = parsed.integer("episodes", PLAY_EPISODES), parsed.integer("seed", PLAY_SEED, least=0)
+    from rl_lightning.analysis.evaluation.episode_statistics import statistics_text
+    from rl_lightning.analysis.evaluation.play_agent import check_acts, film_episode, play_episodes
+
+    agent = named_agent(parsed, "best", episodes)
+    check_acts(agent, parsed.words[0])
+    played = play_episodes(agent.cli.model, agent.cli.datamodule, episodes, seed, render, note)
+    print(statistics_text(agent.title, played))
+    if not render and not parsed.has("no_video"):
+        print(film_episode(agent, seed, path))
+    return 0

@@ -1,0 +1,47 @@
+"""`rl test`."""
+
+from __future__ import annotations
+
+from rl_lightning.cli.agent.named_agent import TAKES, named_agent, named_run
+from rl_lightning.cli.flags import parse
+from rl_lightning.cli.options import OWN_SWITCHES
+from rl_lightning.cli.outputs import note, output_file
+
+TEST_EPISODES = 20
+
+
+def test(words: list[str]) -> int:
+    """evaluate the best checkpoint on fresh seeds
+
+    usage: rl test RUN [options]
+
+    Evaluates a run's best checkpoint on 20 fresh seeds, none of which it was chosen by.
+
+      rl test ppo-cartpole-1 --data.env.kwargs '{gravity: 12}'
+
+      --checkpoint best|last|PATH   (default best)
+      --episodes N                  (default 20)
+      --output FILE.json            (default <run>/test.json)
+      --noise                       also behind noisy sensors and actuators: a table of rates and scales
+      --noise_rates 0.1,1  --noise_scales 0.01,0.05,0.1,0.3
+
+    [CONFIG]
+    """
+    takes = (*TAKES, "noise_rates", "noise_scales")
+    parsed = parse(words, takes, (*OWN_SWITCHES, "noise"), config=True, command="test")
+    path = output_file(parsed.get("output"), named_run(parsed, "test").folder / "test.json")
+    from rl_lightning.analysis.evaluation.evaluate_agent import test_agent
+    from rl_lightning.analysis.evaluation.noise_grid import RATES, SCALES, noise_grid, noise_table
+
+    rates, scales = parsed.numbers("noise_rates", RATES), parsed.numbers("noise_scales", SCALES)
+    agent = named_agent(parsed, "best", TEST_EPISODES)
+    tested = test_agent(agent, parsed.request(), note)
+    print(tested.text)
+    if tested.caution:
+        note(f"note: {tested.caution}")
+    if parsed.has("noise") and tested.episodes:
+        grid = noise_grid(agent, tested.episodes, rates, scales)
+        print(noise_table(grid))
+        tested.values["noise"] = [row._asdict() for row in grid]
+    print(tested.write(path))
+    return 0

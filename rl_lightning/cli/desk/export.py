@@ -1,0 +1,59 @@
+"""`rl export`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rl_lightning.cli.desk.compared import STATISTICS, compared
+from rl_lightning.cli.flags import parse
+from rl_lightning.cli.options import OWN_SWITCHES
+from rl_lightning.errors import ConfigError
+
+POLICY_TAKES = ("config", "import", "checkpoint", "format", "output")
+
+
+def export(words: list[str]) -> int:
+    """the same as LaTeX, CSV, JSON or Markdown; or a policy as ONNX
+
+    usage: rl export NAME... --format latex|csv|json|markdown [options]
+           rl export RUN --format onnx|safetensors [options]
+
+    The tables of `rl compare` for a paper or a program; or the policy of one run for use without this package.
+    [GROUPS]
+
+      rl export lr1e-4 base --format latex --output table.tex
+      rl export ppo-cartpole-1 --format onnx
+
+      --format FORMAT         latex, csv, json, markdown (default); onnx, safetensors: the policy
+      --output FILE           (default: tables to the terminal, a policy into the run's folder)
+      --checkpoint NAME       of a policy: best (default), last, a milestone
+    [STATISTICS]
+    """
+    if {"onnx", "safetensors"} & {word.removeprefix("--format=") for word in words}:
+        return _export_policy(words)
+    parsed = parse(words, (*STATISTICS, "format", "output"), command="export")
+    comparison, _ = compared(parsed, "export")
+    from rl_lightning.analysis.export.tables import export as export_as
+    from rl_lightning.analysis.export.tables import write_output
+
+    text, output = export_as(comparison, parsed.get("format") or "markdown"), parsed.get("output")
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        print(write_output(Path(output), text))
+    return 0
+
+
+def _export_policy(words: list[str]) -> int:
+    parsed = parse(words, POLICY_TAKES, OWN_SWITCHES, config=True, command="export")
+    if len(parsed.words) != 1:
+        raise ConfigError("rl export --format onnx takes one run; see them with: rl list")
+    from rl_lightning.analysis.export.export_policy import export_policy
+    from rl_lightning.cli.agent.named_agent import named_agent
+
+    agent = named_agent(parsed, "best", None)
+    assert agent.run is not None
+    folder = Path(parsed.get("output") or agent.run.folder / "export")
+    print(export_policy(agent, parsed.get("format") or "onnx", folder))
+    return 0

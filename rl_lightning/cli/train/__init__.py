@@ -1,0 +1,1 @@
+"""Verbs that train: fit, resume, reproduce, sweep; and those that look on: watch, tensorboard."""

@@ -1,0 +1,54 @@
+"""`rl fit`."""
+
+from __future__ import annotations
+
+from rl_lightning.cli.flags import normalize, parse, seed_list
+from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
+from rl_lightning.errors import ConfigError
+from rl_lightning.runs.config.compose import compose
+from rl_lightning.runs.engine.fit import given_name, stem_of
+from rl_lightning.runs.fit_config import fit_config, show_config
+
+
+def fit(words: list[str]) -> int:
+    """train              rl fit --config ppo/cartpole
+
+    usage: rl fit --config NAME [options]
+
+    Trains. One folder per run; Ctrl-C saves; `rl resume` goes on.
+
+      rl fit --config ppo/cartpole
+      rl fit --config ppo/cartpole --config network/gru --model.lr 3e-4 --name gru
+      rl fit --config sac/hopper --seeds 0-4 --jobs 2
+
+    [CONFIG]
+
+    options of the command:
+      --seeds 0-4 | 1,2,5     one run per seed, as a group; mean and interval at the end
+      --jobs N                how many of them at a time (default 1)
+      --debug                 some 200 steps with tiny sizes, anomaly detection and checks; full tracebacks
+      --dry_run               resolved config, shapes, memory, parameters, and the time from a probe of seconds
+      --print_config          the resolved config as YAML; trains nothing
+      --render human          watch it, where there is a display
+      --ckpt_path RUN|PATH    start from a checkpoint, a product or a run
+      --resume_mode MODE      exact (default), warm_start (weights), warm_start_optimizer (weights and optimizers)
+      --from STAGE            of a pipeline: do this stage and those after it again
+      --only STAGE            of a pipeline: this stage alone
+      --stages.NAME.KEY VALUE of a pipeline: any field of one stage
+      --seed_everything N     seed (default 0; short: --seed)
+      --threads N             CPU threads for torch
+    """
+    parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit")
+    names = [*parsed.words, *parsed.all("config")]
+    if not names and not any(flag.startswith("--model") for flag in parsed.config_flags):
+        raise ConfigError("nothing to train: rl fit --config NAME, e.g. ppo/cartpole; see: rl list configs")
+    config, request = compose(names), parsed.request(small=parsed.has("debug"))
+    if parsed.has("dry_run") or parsed.has("print_config"):
+        return show_config(config, request, names, sizes=not parsed.has("print_config"))
+    if parsed.get("seeds"):
+        from rl_lightning.runs.engine.group import run_group
+
+        name = given_name(request, config) or (str(config["name"]) if "name" in config else None)
+        seeds, jobs = seed_list(parsed.get("seeds") or ""), parsed.integer("jobs", 1)
+        return run_group(normalize(words), name, stem_of(names, config), seeds, jobs)
+    return fit_config(config, request, names).code

@@ -1,0 +1,37 @@
+"""`rl resume`."""
+
+from __future__ import annotations
+
+from rl_lightning.cli.flags import parse
+from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
+from rl_lightning.errors import ConfigError
+from rl_lightning.runs.engine.init_distributed import alone, meet
+from rl_lightning.runs.engine.resume import go_on, refuse_modes
+from rl_lightning.runs.store.run_folder import group_of, resolve
+
+
+def resume(words: list[str]) -> int:
+    """go on with a run   rl resume ppo-cartpole-1
+
+    usage: rl resume RUN [--env_steps N] [options of rl fit]
+
+    Goes on with a run from its last checkpoint, in its own folder.
+
+      rl resume ppo-cartpole-1 --env_steps 200000
+
+      --checkpoint NAME       another checkpoint of the run, e.g. step-20000 (default last)
+      --reset_lr              apply the config's learning rate instead of the checkpoint's
+    """
+    parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="resume")
+    if len(parsed.words) != 1:
+        raise ConfigError("rl resume takes one run; see them with: rl list")
+    request = parsed.request()
+    refuse_modes(parsed.words[0], request)
+    if (members := group_of(parsed.words[0])) is not None:
+        from rl_lightning.runs.engine.group import resume_group
+
+        return resume_group(parsed.words[0], members, words, parsed.integer("jobs", 1))
+    run = resolve(parsed.words[0])
+    meet()
+    with alone(run):
+        return go_on(run, request)

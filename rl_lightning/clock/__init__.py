@@ -1,0 +1,1 @@
+"""The clocks of a run, what is due on them, and phases."""

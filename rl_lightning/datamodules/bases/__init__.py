@@ -1,0 +1,1 @@
+"""What every DataModule here shares: clocks, blocks, envs, replay."""

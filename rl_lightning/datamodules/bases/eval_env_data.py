@@ -1,0 +1,43 @@
+"""What DataModules share whose env serves evaluation alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rl_lightning.datamodules.bases.env_data import MOST_EVAL_ENVS
+from rl_lightning.datamodules.bases.rl_data import RLData
+from rl_lightning.envs.make import make_envs, probe_spec
+from rl_lightning.envs.own_envs import EnvLike, as_env_config
+
+
+class PlayedData(RLData):
+    """Owns a vector of evaluation envs.
+
+    Args:
+        env: The environment and all that is wrapped around it.
+    """
+
+    def __init__(self, env: EnvLike) -> None:
+        super().__init__()
+        self.env = as_env_config(env)
+        self.spec = probe_spec(self.env)
+        self._eval_envs: Any = None
+
+    def eval_envs(self, episodes: int) -> Any:
+        """Sync envs without what is meant for training only; the same ones serve every evaluation."""
+        count = min(episodes, MOST_EVAL_ENVS)
+        if self._eval_envs is None or self._eval_envs.num_envs != count:
+            self._close()
+            self._eval_envs = make_envs(self.env, count, "sync", training=False)
+        return self._eval_envs
+
+    def render_env(self) -> Any:
+        return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)
+
+    def _close(self) -> None:
+        if self._eval_envs is not None:
+            self._eval_envs.close()
+            self._eval_envs = None
+
+    def teardown(self, stage: str) -> None:
+        self._close()

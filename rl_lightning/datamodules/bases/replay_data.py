@@ -1,0 +1,108 @@
+"""What DataModules share that keep experience and replay it: buffers by name, and which of them time runs on in."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+
+from rl_lightning.datamodules.bases.env_data import EnvData
+from rl_lightning.envs.own_envs import EnvLike
+from rl_lightning.replay.replay_buffer import as_saved
+from rl_lightning.replay.segments import SegmentStore
+from rl_lightning.types import Steps
+
+
+class Kept(Protocol):
+    """What every kind of buffer offers."""
+
+    capacity: int
+
+    def __len__(self) -> int: ...
+    def set_priorities(self, index: torch.Tensor, priority: torch.Tensor) -> None: ...
+    def cut(self, env: int) -> None: ...
+    def save(self, store: SegmentStore) -> dict[str, Any]: ...
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None: ...
+
+
+Buffer = TypeVar("Buffer", bound=Kept)
+
+
+class ReplayData(EnvData, Generic[Buffer]):
+    """Owns named buffers of one kind; without phases there is one, `replay`. A subclass sets `recipe` and defines
+    `build_buffer()`.
+
+    Args:
+        env: The environment and all that is wrapped around it.
+        num_envs: Training envs of one process.
+        vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
+    """
+
+    draw: torch.Generator
+    recipe: Any
+
+    def __init__(self, env: EnvLike, num_envs: int, vectorization: str) -> None:
+        super().__init__(env, num_envs, vectorization)
+        self.replays: dict[str, Buffer] = {}
+        self.filled = "replay"  # the buffer that the newest steps went into
+        self.drawn_from = "replay"  # the buffer that the current block learns from
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.replays, self.filled, self.drawn_from = {}, "replay", "replay"
+
+    def build_buffer(self, recipe: Any) -> Buffer:
+        """An empty buffer."""
+        raise TypeError(f"{type(self).__name__} must define build_buffer(recipe)")
+
+    def named(self, name: str) -> Buffer:
+        """A buffer by its name; a new name gets a buffer of its own."""
+        if name not in self.replays:
+            self.replays[name] = self.build_buffer(self.recipe)
+        return self.replays[name]
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.named("replay")
+
+    @property
+    def due_buffer(self) -> str:
+        """Name of the buffer that the due updates learn from."""
+        return "replay" if self.schedule.phases is None else self.schedule.phases.phase.buffer
+
+    def filling(self, name: str, rows: Steps) -> Buffer:
+        """The buffer that is to take the rows. After a switch they begin anew: they do not follow what it holds."""
+        if name != self.filled:
+            for env in range(self.num_envs):
+                self.named(self.filled).cut(env)
+            rows.is_first[0] = True
+            self.filled = name
+        return self.named(name)
+
+    def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
+        self.named(self.drawn_from).set_priorities(index, priorities)
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        return super().save(store) | {
+            "draw": self.draw.get_state(),
+            "filled": self.filled,
+            "drawn_from": self.drawn_from,
+            "buffers": {name: buffer.save(store.part(name)) for name, buffer in self.replays.items()},
+            "capacities": {name: buffer.capacity for name, buffer in self.replays.items()},
+        }
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        self.draw.set_state(state["draw"])
+        self.filled = state.get("filled", "replay")
+        self.drawn_from = state.get("drawn_from", "replay")
+        for name, saved in state["buffers"].items():
+            recipe = as_saved(self.recipe, state.get("capacities", {}).get(name), self.named(name).capacity)
+            if recipe is not None:
+                self.replays[name] = self.build_buffer(recipe)
+            self.named(name).load(saved, store.part(name))
+            for env in self.restarted:
+                self.named(name).cut(env)
+
+    def collect_metrics(self) -> dict[str, float]:
+        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.buffer))}

@@ -1,0 +1,80 @@
+"""What evolution learns from: the fitness of a population, judged once per generation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from rl_lightning import distributed
+from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.datamodules.bases.eval_env_data import PlayedData
+from rl_lightning.envs.own_envs import EnvLike
+from rl_lightning.evolution.fitness import Fitness, Players
+from rl_lightning.seeding import derive
+
+EXAMINED = 64  # rollouts of a finished controller
+
+
+class Judge(Protocol):
+    """Fitness [P, R] of members; the name says which luck they have, `rollouts` null: as many as the recipe says."""
+
+    def __call__(self, players: Players, name: str, rollouts: int | None = None) -> Tensor: ...
+
+
+class Judged(NamedTuple):
+    """The batch of one generation."""
+
+    judge: Judge
+
+
+class EvolveData(PlayedData):
+    """One block is one generation. Nothing is drawn but by the generation's number: one that was cut short is repeated
+    from its start with the same bits.
+
+    Args:
+        env: The game, for evaluation, and for fitness where it is played.
+        fitness: How members are judged.
+    """
+
+    yields = Judged
+    clock = "update"
+
+    def __init__(self, env: EnvLike, fitness: Fitness) -> None:
+        super().__init__(env)
+        self.fitness = fitness
+
+    def open(self, stage: str) -> None:
+        if stage == "fit":
+            self.fitness.open(self.env)
+
+    def sample_batches(self, updates: int) -> Iterator[Judged]:
+        for _ in range(self.cut_updates(self.schedule, updates)):
+            yield Judged(self.judge)
+
+    def cut_updates(self, clock: RunSchedule, updates: int) -> int:
+        return min(updates, 1)
+
+    def judge(self, players: Players, name: str, rollouts: int | None = None) -> Tensor:
+        """Members are shared out among the ranks; luck hangs on seed and name alone, so all ranks agree."""
+        seed = derive(self.seed, name)
+        own = players._replace(numbers=players.numbers[self.rank :: self.world_size])
+        found, steps = self.fitness.judge(own, seed, rollouts or self.fitness.rollouts)
+        parts: list[Any] = distributed.gather_objects((found.cpu(), steps))
+        whole = torch.zeros(len(players.numbers), parts[0][0].shape[1])
+        for rank, (part, played) in enumerate(parts):
+            whole[rank :: self.world_size] = part
+            self.schedule.env_step += played
+        return whole
+
+    def examine(self, module: Any) -> dict[str, Any]:
+        """What the fitness says of the finished controller, to be read beside the real episodes: the gap of a dream."""
+        self.fitness.open(self.env)
+        found = self.judge(module.players(module.best[None]), "examine", EXAMINED)
+        return {"fitness": {"mean": float(found.mean()), "std": float(found.std()), "rollouts": EXAMINED}}
+
+    def teardown(self, stage: str) -> None:
+        super().teardown(stage)
+        self.fitness.close()

@@ -1,0 +1,300 @@
+"""Rows that were recorded before: the data of everything that learns without an env."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rl_lightning.datamodules.bases.env_data import MOST_EVAL_ENVS
+from rl_lightning.datamodules.bases.rl_data import RLData
+from rl_lightning.datasets import Dataset, check_env, load_dataset
+from rl_lightning.datasets.in_memory import DatasetLike, look_at
+from rl_lightning.datasets.rows.reward_tuning import RewardTuning
+from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
+from rl_lightning.envs.own_envs import EnvLike, as_env_config
+from rl_lightning.errors import ConfigError, DataError, ResumeError
+from rl_lightning.functional.score_statistics import normalized
+from rl_lightning.replay.segments import SegmentStore
+from rl_lightning.seeding import derive
+from rl_lightning.types import Transitions
+
+ASSESSED = 0.1  # of the data that is held out for a model that is assessed on it
+
+
+class OfflineData(RLData):
+    """Random batches of a data set; the env, if there is one, serves evaluation alone.
+
+    Args:
+        dataset: Name (d4rl/hopper-medium-v2, local/hopper-medium, minari/...) or path; see rl data list. In Python also
+            a dict of arrays by D4RL's names, a Dataset or a minari.MinariDataset.
+        env: Where the policy is evaluated; null: the env that the data set names, if any.
+        batch_size: Rows of one update.
+        updates_per_block: Updates made of one gather.
+        holdout: Share of the data that is kept for validation, the same for every stage of one seed; null: 0.1 for
+            models that are assessed on it (dynamics, densities, fitted-Q evaluation), none for policies.
+        split: What is held out: whole episodes, or single rows.
+        bootstrap: Members of an ensemble, each with its own resample of the rows; 0: one stream for all.
+        reward_scale: Rewards are multiplied by this.
+        reward_shift: And this is added, after scaling (-1 for AntMaze in the manner of IQL).
+        rewards: Rewards made from the data set, before scale and shift; null: the recorded ones.
+        best_episodes: Share of the episodes that is learned from, those with the highest returns; 0.1 makes BC 10 %-BC.
+        first_episodes: Recorded episodes that are used at all, the first ones; null: all.
+    """
+
+    yields: ClassVar[type[Any]] = Transitions
+    clock = "update"
+
+    def __init__(
+        self,
+        dataset: DatasetLike,
+        env: EnvLike | None = None,
+        batch_size: int = 256,
+        updates_per_block: int = 50,
+        holdout: float | None = None,
+        split: Literal["episode", "row"] = "episode",
+        bootstrap: int = 0,
+        reward_scale: float = 1.0,
+        reward_shift: float = 0.0,
+        rewards: RewardTuning | None = None,
+        best_episodes: float = 1.0,
+        first_episodes: int | None = None,
+    ) -> None:
+        super().__init__()
+        for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
+            if value < 1:
+                raise ConfigError(f"data.{key} is {value}; it must be at least 1")
+        if holdout is not None and not 0.0 <= holdout < 1.0:
+            raise ConfigError(f"data.holdout is {holdout}; it is a share between 0 and 1")
+        if not 0.0 < best_episodes <= 1.0:
+            raise ConfigError(f"data.best_episodes is {best_episodes}; it is a share above 0 and not above 1")
+        if first_episodes is not None and first_episodes < 1:
+            raise ConfigError(f"data.first_episodes is {first_episodes}; it must be at least 1")
+        source = look_at(dataset)
+        self.source, self.spec, self.about = source.name, source.spec, source.about
+        self.batch_size, self.updates_per_block = batch_size, updates_per_block
+        self.holdout, self.split, self.bootstrap = holdout, split, bootstrap
+        self.held_fraction = holdout or 0.0
+        self.reward_scale, self.reward_shift = reward_scale, reward_shift
+        self.rewards, self.best_episodes = rewards, best_episodes
+        if env is None and self.spec.env_id:
+            env = EnvConfig(id=self.spec.env_id, **source.options)
+        self.env = None if env is None else as_env_config(env)
+        if self.env is not None:
+            known = probe_spec(self.env)
+            check_env(self.source, self.spec, known)
+            self.spec = known
+        # at once: bad rows are refused before anything else is built
+        self.dataset = source.dataset if source.dataset is not None else load_dataset(self.source)
+        if first_episodes is not None:
+            self.dataset = self.dataset.first(first_episodes)
+        self._check_split(self.held_fraction)
+        self._eval_envs: Any = None
+        self.draw: torch.Generator | None = None
+
+    def begin_anew(self) -> None:
+        super().begin_anew()
+        self.draw = None
+
+    def open(self, stage: str) -> None:
+        if self.draw is not None:
+            return
+        self.draw = self.generator("replay")
+        if stage == "fit":
+            self._check_learner()
+        self.held_fraction = self.fraction_for(self.agent)
+        self._check_split(self.held_fraction)
+        rows = self.dataset
+        tuned = rows.reward if self.rewards is None else self.rewards.tune(rows)
+        reward = tuned * self.reward_scale + self.reward_shift
+        flat = [rows.obs, rows.action, reward, rows.terminated, rows.truncated, rows.next_obs]
+        self.widths = [column.reshape(len(reward), -1).shape[1] for column in flat]
+        self.rows = torch.cat([column.reshape(len(reward), -1).float() for column in flat], 1)
+        self.train_index, self.holdout_index = self._split(rows.recording)
+        if self.best_episodes < 1.0:
+            self.train_index = self._best(rows.episode, reward)
+        if getattr(self.agent, "models_next_obs", False):
+            self._leave_out_unknown(rows)
+        if self.bootstrap:
+            own = torch.Generator().manual_seed(derive(self.seed, "bootstrap"))
+            shape = (self.bootstrap, len(self.train_index))
+            self.resample = self.train_index[torch.randint(len(self.train_index), shape, generator=own)]
+        if stage == "fit" and getattr(self.agent, "looks_by_passes", False):
+            self.schedule.pass_updates = -(-len(self.train_index) // self.batch_size)
+
+    def fraction_for(self, module: Any) -> float:
+        """How much is held out for a module: as told, or what those need that are assessed on it."""
+        if self.holdout is not None:
+            return self.holdout
+        return ASSESSED if getattr(module, "evaluated_on", "episodes") == "rows" else 0.0
+
+    def check_model(self, module: Any) -> None:
+        self._check_split(self.fraction_for(module))
+
+    def _check_split(self, fraction: float) -> None:
+        one = int(self.dataset.recording[0]) == int(self.dataset.recording[-1])
+        if one and fraction > 0.0 and self.split == "episode":
+            raise DataError(
+                f"{self.source}: there is one episode to learn from, so none can be held out. "
+                "Use --data.split row, or --data.holdout 0"
+            )
+
+    def _check_learner(self) -> None:
+        if getattr(self.agent, "n_step", 1) != 1:
+            raise ConfigError(f"{type(self).__name__} holds single transitions; set model.n_step to 1")
+        members = getattr(self.agent, "members", 0)
+        if self.bootstrap and self.bootstrap != members:
+            learns = f"has {members} members" if members else "learns from one stream of rows"
+            raise ConfigError(
+                f"data.bootstrap is {self.bootstrap}, but {type(self.agent).__name__} {learns}; set it to {members}"
+            )
+
+    def _split(self, episode: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows to train on and rows held out. All ranks and all stages of a seed share them."""
+        count = len(episode)
+        shuffle = torch.Generator().manual_seed(derive(self.seed, "holdout"))
+        if self.held_fraction == 0.0:
+            return torch.arange(count), torch.arange(0)
+        if self.split == "row":
+            order = torch.randperm(count, generator=shuffle)
+            held = torch.zeros(count, dtype=torch.bool)
+            held[order[: max(1, round(self.held_fraction * count))]] = True
+        else:
+            names, place, sizes = torch.unique_consecutive(episode, return_inverse=True, return_counts=True)
+            order = torch.randperm(len(names), generator=shuffle)
+            before = sizes[order].cumsum(0) - sizes[order]
+            chosen = order[before < self.held_fraction * count][: len(names) - 1]
+            held = torch.zeros(len(names), dtype=torch.bool)
+            held[chosen] = True
+            held = held[place]
+        return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
+
+    def _best(self, episode: Tensor, reward: Tensor) -> Tensor:
+        """The training rows of the episodes with the highest returns, at least one of them."""
+        own = episode[self.train_index]
+        returns = torch.zeros(int(episode[-1]) + 1, dtype=torch.float64)
+        returns.index_add_(0, own, reward[self.train_index].double())
+        present = torch.unique(own)
+        kept = max(1, round(self.best_episodes * len(present)))
+        chosen = present[returns[present].argsort(descending=True, stable=True)[:kept]]
+        return self.train_index[torch.isin(own, chosen)]
+
+    def _leave_out_unknown(self, rows: Dataset) -> None:
+        """A model of next observations must not learn one that stands in for what a file does not tell."""
+        if bool((rows.reward > 0.0).any()) and not bool((rows.reward[rows.next_known] > 0.0).any()):
+            raise DataError(
+                f"{rows.name}: no 'next_observations', and all positive rewards lie in terminal rows, whose next "
+                "observation is unknown: the model would learn that nothing is ever rewarded.\n"
+                "Record the data again with next_observations, or learn values from it (IQL, TD3BC)"
+            )
+        self.train_index = self.train_index[rows.next_known[self.train_index]]
+        self.holdout_index = self.holdout_index[rows.next_known[self.holdout_index]]
+
+    def sample_batches(self, updates: int) -> Iterator[Any]:
+        yield from self.unstack(self.sample(updates))
+
+    def sample(self, updates: int) -> Transitions:
+        """One gather for the whole block: [U, B, ...], with a bootstrap [U, E, B, ...]."""
+        assert self.draw is not None
+        if self.bootstrap:
+            shape: tuple[int, ...] = (self.bootstrap, updates * self.batch_size)
+            place = torch.randint(len(self.train_index), shape, generator=self.draw)
+            index = self.resample.gather(1, place).unflatten(1, (updates, self.batch_size)).transpose(0, 1)
+        else:
+            shape = (updates, self.batch_size)
+            index = self.train_index[torch.randint(len(self.train_index), shape, generator=self.draw)]
+        return self.gather(index)
+
+    def gather(self, index: Tensor) -> Transitions:
+        """The rows at an index of any shape."""
+        packed = self.rows[index]
+        obs, action, reward, terminated, _, next_obs = packed.split(self.widths, -1)
+        shape, lead = self.spec.obs_shape, index.shape
+        if self.spec.action_kind == "continuous":
+            action = action.reshape(*lead, *self.spec.action_shape)
+        else:
+            action = action.reshape(*lead, *self.spec.action_shape).long()
+        if self.spec.is_pixels:
+            obs, next_obs = obs.to(torch.uint8), next_obs.to(torch.uint8)
+        reward = reward[..., 0]
+        ones = torch.ones_like(reward)
+        return Transitions(
+            obs.reshape(*lead, *shape),
+            action,
+            reward,
+            next_obs.reshape(*lead, *shape),
+            terminated[..., 0],
+            ones * getattr(self.agent, "gamma", 1.0),
+            ones,
+            index,
+        )
+
+    def train_rows(self) -> Transitions:
+        return self.gather(self.train_index)
+
+    def holdout_rows(self) -> Transitions:
+        """Rows that no update sees; with `holdout: 0` there are none, and the training rows stand in."""
+        return self.gather(self.holdout_index if len(self.holdout_index) else self.train_index)
+
+    def start_rows(self) -> Tensor:
+        """First observations of all episodes."""
+        episode = self.dataset.recording
+        first = torch.ones(len(episode), dtype=torch.bool)
+        first[1:] = episode[1:] != episode[:-1]
+        return self.dataset.obs[first]
+
+    def scores(self, summary: dict[str, float]) -> dict[str, float]:
+        """The return on the scale of the data set's reference scores: D4RL's for its files, local for ours."""
+        reference = self.dataset.reference
+        if reference is None:
+            return {}
+        return {"eval/normalized": float(normalized(summary["eval/return"], reference.low, reference.high))}
+
+    def collect_metrics(self) -> dict[str, float]:
+        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.rows))}
+
+    def eval_envs(self, episodes: int) -> Any:
+        """Sync envs of the data set's own kind; None where it names no env."""
+        if self.env is None:
+            return None
+        count = min(episodes, MOST_EVAL_ENVS)
+        if self._eval_envs is None or self._eval_envs.num_envs != count:
+            self._close()
+            self._eval_envs = make_envs(self.env, count, "sync", training=False)
+        return self._eval_envs
+
+    def render_env(self) -> Any:
+        if self.env is None:
+            return super().render_env()
+        return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        assert self.draw is not None
+        return super().save(store) | {"draw": self.draw.get_state(), "sha256": self.dataset.sha256}
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        super().load(state, store)
+        assert self.draw is not None
+        if state["sha256"] != self.dataset.sha256:
+            raise ResumeError(
+                f"{self.source} has changed since the run began (sha256 {self.dataset.sha256[:12]}, was "
+                f"{state['sha256'][:12]}): an exact resume needs the same rows"
+            )
+        self.draw.set_state(state["draw"])
+
+    def _close(self) -> None:
+        if self._eval_envs is not None:
+            self._eval_envs.close()
+            self._eval_envs = None
+
+    def teardown(self, stage: str) -> None:
+        self._close()
+
+
+def reward_spread(rows: Transitions) -> float:
+    """Standard deviation of the rewards, 1 where they are all alike."""
+    spread = float(np.std(rows.reward.numpy()))
+    return spread if spread > 1e-8 else 1.0

@@ -1,0 +1,188 @@
+"""Experience that is kept and replayed: the data of DQN and SAC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from rl_lightning.behaviors.random_actor import random_actor
+from rl_lightning.clock.phases import Phase
+from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.datamodules.bases.replay_data import ReplayData
+from rl_lightning.datasets import check_env, load_dataset
+from rl_lightning.datasets.in_memory import DatasetLike, OfflineSource, look_at
+from rl_lightning.envs.own_envs import EnvLike
+from rl_lightning.errors import ConfigError
+from rl_lightning.replay import BufferRecipe, Replay, ReplayBuffer
+from rl_lightning.replay.ring import RingBuffer
+from rl_lightning.types import Transitions
+
+MOST_PREFILL = 1000  # vector steps of one block that only collects
+TURNS = 16  # of one env step and one update each that share a block, and so Lightning's cost
+
+
+class OnlineData(ReplayData[ReplayBuffer]):
+    """Turns of collecting and replaying: `train_every` env steps, then as many updates as `update_ratio` asks for.
+
+    Args:
+        env: The environment and all that is wrapped around it.
+        num_envs: Training envs of one process.
+        batch_size: Rows of one update.
+        buffer: Where experience is kept, and how it is drawn.
+        learning_starts: Env steps with random actions before the first update.
+        train_every: Env steps between updates (rounded up to whole steps of the vector).
+        update_ratio: Updates per env step after the start; 1 is usual for SAC, higher learns more from less data.
+        vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
+        dataset: Recorded rows that the buffer starts with, e.g. those that the policy was learned from; null: none. In
+            Python also arrays in memory, as OfflineData takes them.
+    """
+
+    yields = Transitions
+
+    def __init__(
+        self,
+        env: EnvLike,
+        num_envs: int = 1,
+        batch_size: int = 256,
+        buffer: BufferRecipe | None = None,
+        learning_starts: int = 1000,
+        train_every: int = 1,
+        update_ratio: float = 1.0,
+        vectorization: str = "sync",
+        dataset: DatasetLike | None = None,
+    ) -> None:
+        super().__init__(env, num_envs, vectorization)
+        self.recalled = None if dataset is None else look_at(dataset)
+        if self.recalled is not None:
+            check_env(self.recalled.name, self.recalled.spec, self.spec)
+        for key, value in (
+            ("batch_size", batch_size),
+            ("train_every", train_every),
+            ("update_ratio", update_ratio),
+        ):
+            if value <= 0:
+                raise ConfigError(f"data.{key} is {value}; it must be positive")
+        self.batch_size = batch_size
+        self.recipe = buffer or Replay()
+        self.learning_starts = learning_starts
+        self.train_every = train_every
+        self.update_ratio = update_ratio
+        self.turns_per_block = TURNS
+
+    def open(self, stage: str) -> None:
+        super().open(stage)
+        if stage == "fit" and not self.replays:
+            self.named("replay")
+            if self.recalled is not None:
+                self._recall(self.recalled)
+            self.draw = self.generator("replay")
+            self.random_act = random_actor(self.spec)
+
+    def _recall(self, source: OfflineSource) -> None:
+        """Writes recorded rows as if they had just been played; a resumed run brings its own."""
+        buffer = self.buffer
+        if not isinstance(buffer, RingBuffer) or self.num_envs != 1 or self.spec.action_mask:
+            raise ConfigError("data.dataset needs a Replay buffer of flat observations and data.num_envs 1")
+        name = source.name
+        rows = load_dataset(name) if source.dataset is None else source.dataset
+        if len(rows.reward) > buffer.capacity:
+            raise ConfigError(
+                f"{name} has {len(rows.reward)} rows; the buffer holds {buffer.capacity}. "
+                f"Use --data.buffer.init_args.capacity {2 * len(rows.reward)}"
+            )
+        columns = (rows.obs, rows.action, rows.reward, rows.terminated, rows.truncated, rows.next_obs)
+        buffer.push(torch.cat([column.reshape(len(rows.reward), -1).float() for column in columns], 1))
+
+    def build_buffer(self, recipe: BufferRecipe) -> ReplayBuffer:
+        return recipe.build(self.spec, self.num_envs)
+
+    def usual_steps(self) -> int:
+        return max(1, math.ceil(self.train_every / self.wide))
+
+    def collect_in(self, phase: Phase, steps: int) -> None:
+        rows = self.collect(self.actor(phase), steps, phase.deterministic_policy)
+        self.filling(phase.buffer, rows).add(rows)
+
+    def ready(self) -> bool:
+        return len(self.named(self.due_buffer)) >= max(self.batch_size, 2 * self.num_envs)
+
+    def batches(self) -> Iterator[Transitions]:
+        """One turn, or several where each is one update; updates that a mark cut off are made up for first."""
+        prefill = self.schedule.env_step < self.learning_starts
+        if not prefill and self._one_each():
+            wide = self._turn(self.schedule) * self.wide
+            for _ in range(self.schedule.turns_ahead(wide, self.turns_per_block)):
+                yield self.next_batch()
+            return
+        if prefill or not self._owed():
+            act = self.random_act if prefill else self.agent.player()
+            self.buffer.add(self.collect(act, self._turn(self.schedule)))
+        if updates := self._owed():
+            yield from self.sample_batches(updates)
+
+    def sample_batches(self, updates: int) -> Iterator[Transitions]:
+        yield from self.unstack(self.sample(updates))
+
+    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
+        wide, prefill = self._turn(clock) * self.wide, clock.env_step < self.learning_starts
+        rows = len(self.buffer) + clock.env_step - self.schedule.env_step
+        owed = self._due(clock.env_step) - clock.update if self._enough(rows) else 0
+        if not prefill and owed <= 0 and self._enough(rows) and self._one_per_turn(wide):
+            turns = clock.turns_ahead(wide, self.turns_per_block)
+            return turns * wide, turns
+        steps = wide if prefill or owed <= 0 else 0
+        owed = self._due(clock.env_step + steps) - clock.update if self._enough(rows + steps) else 0
+        return steps, max(0, owed)
+
+    def forecast_collect(self, phase: Phase) -> int:
+        return (phase.collect_length or self.usual_steps()) * self.wide
+
+    def next_batch(self) -> Transitions:
+        """One turn: collects with the policy as it is now, and draws one batch."""
+        self.schedule.begin_block()
+        self.buffer.add(self.collect(self.agent.player(), self._turn(self.schedule)))
+        return self._draw(self.batch_size)
+
+    def _one_each(self) -> bool:
+        """Every turn is followed by one update, and none is owed: several turns then fit into one block."""
+        return (
+            self._enough(len(self.buffer))
+            and self._one_per_turn(self._turn(self.schedule) * self.wide)
+            and self._owed() == 0
+        )
+
+    def _enough(self, rows: int) -> bool:
+        return rows >= 2 * self.num_envs
+
+    def _one_per_turn(self, wide: int) -> bool:
+        """Whether a turn of so many env steps is worth one update, and several may share a block."""
+        return self.turns_per_block > 1 and self.update_ratio * wide == 1.0
+
+    def _turn(self, clock: RunSchedule) -> int:
+        """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
+        prefill = clock.env_step < self.learning_starts
+        wanted = self.learning_starts - clock.env_step if prefill else self.train_every
+        steps = math.ceil(wanted / self.wide)
+        return max(1, min(steps, MOST_PREFILL) if prefill else steps)
+
+    def _owed(self) -> int:
+        """Updates due by now: floor(ratio * steps since the start), minus those done. No drift, also after a resume."""
+        if not self._enough(len(self.buffer)):
+            return 0
+        return max(0, self._due(self.schedule.env_step) - self.schedule.update)
+
+    def _due(self, env_step: int) -> int:
+        return math.floor(self.update_ratio * max(0, env_step - self.learning_starts))
+
+    def sample(self, updates: int) -> Transitions:
+        """One gather for the whole block, as [U, B, ...]."""
+        rows, shape = self._draw(updates * self.batch_size), (updates, self.batch_size)
+        return rows._replace(**{k: v.unflatten(0, shape) for k, v in rows._asdict().items() if v is not None})
+
+    def _draw(self, count: int) -> Transitions:
+        self.drawn_from = self.due_buffer
+        buffer, agent = self.named(self.drawn_from), self.agent
+        buffer.progress = self.schedule.progress
+        return buffer.sample(count, self.draw, agent.n_step, agent.gamma)

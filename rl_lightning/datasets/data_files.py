@@ -1,0 +1,147 @@
+"""From the name of a data set to its file: one data folder, and D4RL's own beside it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from rl_lightning.datasets.references import short_name
+from rl_lightning.errors import DataError
+
+READABLE = (".hdf5", ".h5", ".npz", ".pt")
+CONVERTIBLE = (".json", ".pkl", ".pickle")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MUJOCO = ("hopper", "halfcheetah", "walker2d", "ant")
+LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
+_MAZES = {
+    "umaze": "u-maze_noisy_multistart_False_multigoal_False",
+    "umaze-diverse": "u-maze_noisy_multistart_True_multigoal_True",
+    "medium-play": "big-maze_noisy_multistart_True_multigoal_False",
+    "medium-diverse": "big-maze_noisy_multistart_True_multigoal_True",
+    "large-play": "hardest-maze_noisy_multistart_True_multigoal_False",
+    "large-diverse": "hardest-maze_noisy_multistart_True_multigoal_True",
+}
+# name -> folder of D4RL's server and file
+D4RL_FILES = {
+    f"{env}-{level}-v2": ("gym_mujoco_v2", f"{env}_{level.replace('-', '_')}-v2.hdf5")
+    for env in MUJOCO
+    for level in LEVELS
+} | {
+    f"antmaze-{maze}-v2": ("ant_maze_v2", f"Ant_maze_{file}_sparse_fixed.hdf5")
+    for maze, file in _MAZES.items()
+}  # fmt: skip
+
+
+class Source(NamedTuple):
+    """Where a data set comes from."""
+
+    kind: str  # d4rl, local, minari or file
+    name: str  # as the user wrote it
+    path: Path  # of the file; of minari the id
+
+
+def data_dir() -> Path:
+    """The one folder of data: RL_DATA_DIR, or the platform's place for them."""
+    given = os.environ.get("RL_DATA_DIR")
+    if given:
+        return Path(given).expanduser()
+    if sys.platform == "darwin":
+        base = Path("~/Library/Application Support").expanduser()
+    elif os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA") or "~/AppData/Local").expanduser()
+    else:
+        base = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
+    return base / "rl_lightning" / "data"
+
+
+def d4rl_dir() -> Path:
+    """Where the d4rl package keeps its files."""
+    return Path(os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets").expanduser()
+
+
+def d4rl_file(name: str) -> str:
+    """The file name of one of D4RL's data sets."""
+    stem = short_name(name)
+    if stem in D4RL_FILES:
+        return D4RL_FILES[stem][1]
+    first, _, rest = stem.partition("-")
+    level, dash, version = rest.rpartition("-")
+    return f"{first}_{level.replace('-', '_')}{dash}{version}.hdf5" if level else f"{stem}.hdf5"
+
+
+def d4rl_places(name: str) -> list[Path]:
+    """Where a D4RL file may lie, in the order it is looked for."""
+    file, plain = d4rl_file(name), f"{short_name(name)}.hdf5"
+    folders = (data_dir() / "d4rl", data_dir(), d4rl_dir())
+    return [folder / each for folder in folders for each in dict.fromkeys((file, plain))]
+
+
+def locate(name: str, missing_ok: bool = False) -> Source:
+    """The source of a data set by its name or path; raises if it is not there, and says how to get it."""
+    if not isinstance(name, str) or not name.strip() or "\0" in name:
+        raise DataError(f"{name!r} is no data set; see them with: rl data list")
+    kind, slash, rest = name.partition("/")
+    if slash and kind in ("d4rl", "local", "minari") and not Path(name).is_file():
+        if not all(NAME.fullmatch(part) for part in rest.split("/")) or (kind != "minari" and "/" in rest):
+            raise DataError(f"'{name}' is no name of a data set; see them with: rl data list")
+        return {"d4rl": _d4rl, "local": _local, "minari": _minari}[kind](name, rest, missing_ok)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        raise DataError(
+            f"{name}: is a folder; a data set is one file ({', '.join(READABLE)}) or a name from rl data list"
+        )
+    if path.suffix.lower() in (*READABLE, *CONVERTIBLE) or path.is_file():
+        if not path.is_file() and not missing_ok:
+            raise DataError(f"{name}: no such file")
+        return Source("file", name, path)
+    raise DataError(f"no data set '{name}'{_nearest(name)}; see them with: rl data list")
+
+
+def _d4rl(name: str, rest: str, missing_ok: bool) -> Source:
+    places = d4rl_places(rest)
+    found = next((path for path in places if path.is_file()), None)
+    if found is None and not missing_ok:
+        folders = f"{data_dir() / 'd4rl'} and {d4rl_dir()}"
+        if short_name(rest) in D4RL_FILES:
+            hint = f"Fetch it with: rl data get {name}"
+        else:
+            hint = f"Put {places[0].name} there{_nearest(name)}"
+        raise DataError(
+            f"{name}: no file {places[0].name} in {folders}.\n{hint}\n"
+            "or keep it elsewhere and set RL_DATA_DIR or D4RL_DATASET_DIR"
+        )
+    return Source("d4rl", name, found or places[0])
+
+
+def _local(name: str, rest: str, missing_ok: bool) -> Source:
+    folder = data_dir() / "local"
+    found = [folder / f"{rest}{suffix}" for suffix in READABLE]
+    path = next((each for each in found if each.is_file()), None)
+    if path is None and not missing_ok:
+        raise DataError(f"{name}: not in {folder}.\n{_how_to_make(name)}{_nearest(name)}")
+    return Source("local", name, path or found[0])
+
+
+def _how_to_make(name: str) -> str:
+    from rl_lightning.datasets.local_recipes import parse_recipe
+
+    try:
+        parse_recipe(name)
+    except DataError:
+        return f"Make it from a run of yours, with: rl data make {name} --run RUN"
+    return f"Make it with: rl data make {name}"
+
+
+def _minari(name: str, rest: str, missing_ok: bool) -> Source:
+    return Source("minari", name, Path(rest))
+
+
+def _nearest(name: str) -> str:
+    names = [f"d4rl/{each}" for each in D4RL_FILES]
+    names += [f"local/{path.stem}" for path in (data_dir() / "local").glob("*") if path.suffix in READABLE]
+    close = difflib.get_close_matches(name.lower(), names, 2, 0.6)
+    return f"; did you mean {' or '.join(repr(each) for each in close)}?" if close else ""

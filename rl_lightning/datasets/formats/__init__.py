@@ -1,0 +1,1 @@
+"""Files on disk as arrays: each format read safely, none of them by unpickling."""

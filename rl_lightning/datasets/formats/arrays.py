@@ -1,0 +1,76 @@
+"""Files other than HDF5 that training may read: .npz without pickles, and .pt with tensors only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rl_lightning.datasets.data_files import CONVERTIBLE, READABLE
+from rl_lightning.datasets.formats.hdf5 import MOST_NUMBERS, decode, encode, read_hdf5, write_hdf5
+from rl_lightning.datasets.formats.npz import read_npz
+from rl_lightning.datasets.formats.raw import Raw, candidates, check_keys, said_of, the_one
+from rl_lightning.datasets.formats.tensors import read_pt
+from rl_lightning.errors import DataError
+from rl_lightning.io.atomic import atomic_open
+
+
+def read_file(path: Path) -> Raw:
+    """A file by its suffix. Nothing that could hold code is opened."""
+    suffix = path.suffix.lower()
+    if suffix in (".hdf5", ".h5"):
+        return read_hdf5(path)
+    if suffix == ".npz":
+        return sort_out(str(path), read_npz(path))
+    if suffix == ".pt":
+        return sort_out(str(path), read_pt(path))
+    if suffix in CONVERTIBLE:
+        what = "a pickle can run code" if suffix != ".json" else "JSON is slow and loses types"
+        new = path.with_suffix(".hdf5")
+        raise DataError(
+            f"{path}: training does not read it ({what}).\nConvert it with: rl data convert {path} {new}"
+        )
+    raise DataError(f"{path}: '{suffix}' is no known format; {', '.join(READABLE)} are read")
+
+
+def write_file(path: Path, raw: Raw) -> Path:
+    """Writes .hdf5, .h5 or .npz, whole or not at all."""
+    suffix = path.suffix.lower()
+    if suffix in (".hdf5", ".h5"):
+        return write_hdf5(path, raw)
+    if suffix != ".npz":
+        raise DataError(f"{path}: data sets are written as .hdf5 or .npz")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = {key: encode(value) for key, value in raw.metadata.items()}
+    content = {**raw.arrays, **{f"infos/{key}": array for key, array in raw.infos.items()}}
+    content |= {f"metadata/{key}": value for key, value in found.items() if value is not None}
+    try:
+        with atomic_open(path) as file:
+            np.savez(file, allow_pickle=False, **content)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
+    return path
+
+
+def sort_out(where: str, found: dict[str, Any]) -> Raw:
+    """Arrays under our names, infos and metadata, from a flat dictionary."""
+    metadata = (
+        dict(found.pop("metadata", None) or {}) if isinstance(found.get("metadata"), dict | None) else {}
+    )
+    check_keys(where, found)
+    names = candidates(found)
+    arrays = {name: the_one(where, name, keys, lambda key: found[key]) for name, keys in names.items()}
+    infos: dict[str, np.ndarray] = {}
+    for key, value in found.items():
+        if key.startswith("infos/"):
+            infos[key.removeprefix("infos/")] = value
+        elif key.startswith("metadata/") and np.size(value) <= MOST_NUMBERS:
+            metadata[key.removeprefix("metadata/")] = _plain(value)
+    return Raw(where, arrays, infos, metadata | said_of(names))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    return decode(value) if isinstance(value, bytes | str) else value

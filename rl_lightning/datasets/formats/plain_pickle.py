@@ -1,0 +1,143 @@
+"""Pickles of plain arrays, read without running anything.
+
+A pickle can run anything when it is loaded. This reader knows arrays, numbers, texts and containers by name and
+refuses every other name before it is looked up; what it knows takes no more memory than the file has bytes.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy._core import multiarray, numeric  # type: ignore[import-not-found,unused-ignore]
+
+from rl_lightning.datasets.formats.memory_budget import check_budget
+from rl_lightning.errors import DataError
+
+MOST_PER_BYTE = 100  # numbers that a byte of a file may stand for: lists can hold one another many times over
+
+
+class _Latin1:
+    """What old pickles call to turn text into bytes, for that one encoding."""
+
+    __slots__ = ()
+
+    def __call__(self, text: str, encoding: str = "latin1") -> bytes:
+        if type(text) is not str or encoding not in ("latin1", "latin-1"):
+            raise pickle.UnpicklingError("bytes in an odd encoding")
+        return text.encode("latin1")
+
+
+class _ArrayClass:
+    """Stands for numpy.ndarray, which is named by pickles and never called: it would allocate what it is told."""
+
+    __slots__ = ()
+
+
+class _Reconstruct:
+    """An empty array, which its state then fills: the state's bytes are in the file."""
+
+    __slots__ = ()
+
+    def __call__(self, kind: Any, shape: Any, code: Any) -> np.ndarray:
+        if not isinstance(kind, _ArrayClass) or shape != (0,):
+            raise pickle.UnpicklingError("an array of another kind")
+        return np.ndarray((0,), "b")
+
+
+class _Scalar:
+    """A number from its bytes."""
+
+    __slots__ = ()
+
+    def __call__(self, dtype: Any, content: Any = None) -> Any:
+        if (
+            not isinstance(dtype, np.dtype)
+            or dtype.kind not in "biufcSU"
+            or not isinstance(content, bytes | str)
+        ):
+            raise pickle.UnpicklingError("a number without a value")
+        return multiarray.scalar(dtype, content)
+
+
+class _Bytes:
+    """A bytearray of bytes that are in the file, never one of a given length."""
+
+    __slots__ = ()
+
+    def __call__(self, content: bytes | str = b"", encoding: str = "latin1") -> bytearray:
+        if isinstance(content, str):
+            content = _Latin1()(content, encoding)
+        if not isinstance(content, bytes):
+            raise pickle.UnpicklingError("a bytearray without its bytes")
+        return bytearray(content)
+
+
+_frombuffer: Any = vars(numeric)["_frombuffer"]
+_CORES = ("numpy.core", "numpy._core")
+ADMITTED: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): _ArrayClass(),
+    ("numpy", "dtype"): np.dtype,
+    ("_codecs", "encode"): _Latin1(),
+    ("builtins", "bytearray"): _Bytes(),
+    ("builtins", "complex"): complex,
+    ("collections", "OrderedDict"): dict,
+    **{(f"{core}.multiarray", "_reconstruct"): _Reconstruct() for core in _CORES},
+    **{(f"{core}.multiarray", "scalar"): _Scalar() for core in _CORES},
+    **{(f"{core}.numeric", "_frombuffer"): _frombuffer for core in _CORES},
+}  # fmt: skip
+
+
+# The one in Python: that in C makes room for the largest number that a pickle gives a note, gigabytes for ten bytes.
+class PlainUnpickler(pickle._Unpickler):
+    """Loads arrays, numbers, texts and containers; any other name in the pickle is refused unseen."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = ADMITTED.get((module, name))
+        if found is None:
+            raise pickle.UnpicklingError(f"{module}.{name}")
+        return found
+
+
+def read_pickle(path: Path) -> Any:
+    check_budget(path, {path.name: path.stat().st_size})
+    try:
+        with path.open("rb") as file:
+            return PlainUnpickler(file, encoding="latin1").load()
+    except pickle.UnpicklingError as error:
+        raise DataError(
+            f"{path}: names '{str(error)[:80]}', which is more than plain arrays; it was not run and is not read.\n"
+            "Save its arrays with numpy.savez instead, and convert that"
+        ) from None
+    except Exception as error:  # a damaged or hostile pickle can raise nearly anything
+        raise DataError(f"{path}: not a pickle of plain arrays ({type(error).__name__})") from None
+
+
+def check_numbers(path: Path, value: Any) -> None:
+    """Raises if lists that hold one another stand for far more numbers than the file can have."""
+    try:
+        count = _count(value, {})
+    except RecursionError:
+        raise DataError(
+            f"{path}: its lists are nested too deeply, or hold themselves; it is not read"
+        ) from None
+    if count > MOST_PER_BYTE * path.stat().st_size:
+        raise DataError(
+            f"{path}: its lists unpack to {count:.3g} numbers from {path.stat().st_size} bytes; it is not read.\n"
+            "Save its arrays with numpy.savez instead, and convert that"
+        )
+    check_budget(path, {path.name: 8 * count})
+
+
+def _count(value: Any, known: dict[int, int]) -> int:
+    """Numbers that a value stands for, each container counted once and remembered."""
+    if isinstance(value, np.ndarray):
+        return int(value.size)
+    if not isinstance(value, list | tuple | dict | set | frozenset):
+        return 1
+    if id(value) not in known:
+        parts = value.values() if isinstance(value, dict) else value
+        known[id(value)] = sum(_count(part, known) for part in parts)
+    return known[id(value)]

@@ -1,0 +1,1 @@
+"""Rows of a data set: episodes, actions, rewards, and what can be wrong with them."""

@@ -1,0 +1,1 @@
+"""Exact snapshots of envs, as plain values."""

@@ -1,0 +1,1 @@
+"""What stands between an env and the agent."""

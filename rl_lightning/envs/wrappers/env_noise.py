@@ -1,0 +1,127 @@
+"""Sensor and actuator noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from rl_lightning.envs.wrappers.env_wrappers import Env, Reset, Step
+from rl_lightning.errors import ConfigError
+
+
+class Noise:
+    """With probability `rate` per step, Gaussian noise on the whole action, observation, or each on its own.
+
+    The state of the simulator is untouched; what is disturbed is clipped to its bounds.
+
+    Args:
+        actions: disturb the action, in units of half its range where that is finite; replace a discrete one by any.
+        observations: disturb the observation, also the one of a reset.
+        rate: probability per step.
+        scale: standard deviation.
+        relative: the scale is a share of each observation's spread (`std`, or the running one of this env).
+        std: declared spread of each observation, for `relative`.
+    """
+
+    def __init__(
+        self,
+        actions: bool = False,
+        observations: bool = True,
+        rate: float = 0.01,
+        scale: float = 0.001,
+        relative: bool = False,
+        std: list[float] | None = None,
+    ) -> None:
+        if not 0.0 <= rate <= 1.0:
+            raise ConfigError(f"Noise: rate {rate} must lie in [0, 1]")
+        if scale < 0.0:
+            raise ConfigError(f"Noise: scale {scale} must not be negative")
+        if std is not None and not relative:
+            raise ConfigError("Noise: std is used only with relative: true")
+        self.actions, self.observations = actions, observations
+        self.rate, self.scale, self.relative, self.std = rate, scale, relative, std
+
+    def apply(self, env: Env) -> Env:
+        return NoisyEnv(env, self)
+
+
+class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The env behind a noisy sensor, a noisy actuator, or both."""
+
+    constants = ("recipe", "_obs_box", "_action_box", "_half_range", "_discrete")
+
+    def __init__(self, env: Env, recipe: Noise) -> None:
+        super().__init__(env)
+        self.recipe = recipe
+        self.generator = np.random.default_rng()
+        obs_space, action_space = env.observation_space, env.action_space
+        self.count = 0
+        self.mean = self.square = np.zeros(0)
+        if recipe.observations:
+            self._obs_box = _float_box(obs_space, "observation")
+            self.mean = np.zeros(self._obs_box.shape)
+            self.square = np.zeros(self._obs_box.shape)
+            if recipe.std is not None and len(recipe.std) != self.mean.size:
+                raise ConfigError(
+                    f"Noise: std has {len(recipe.std)} entries, the observation {self.mean.size}"
+                )
+        self._discrete = isinstance(action_space, spaces.Discrete)
+        if recipe.actions and not self._discrete:
+            self._action_box = _float_box(action_space, "action")
+            low, high = self._action_box.low, self._action_box.high
+            finite = np.isfinite(low) & np.isfinite(high)
+            width = np.subtract(high, low, out=np.full(low.shape, 2.0, np.float64), where=finite)
+            self._half_range = width / 2
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
+        if seed is not None:
+            self.generator = np.random.default_rng(np.random.SeedSequence([seed, 7919]))
+        obs, info = self.env.reset(seed=seed, options=options)
+        return self._observed(obs), info
+
+    def step(self, action: Any) -> Step:
+        if self.recipe.actions and self._strikes():
+            action = self._shaken(action)
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        return self._observed(obs), reward, terminated, truncated, info
+
+    def _shaken(self, action: Any) -> Any:
+        """A continuous action moved by noise; a discrete one replaced by any."""
+        if self._discrete:
+            space = self.env.action_space
+            return int(self.generator.integers(space.n) + space.start)  # type: ignore[attr-defined]
+        shaken = action + self.recipe.scale * self._half_range * self.generator.standard_normal(action.shape)
+        box = self._action_box
+        return np.clip(shaken, box.low, box.high).astype(box.dtype)
+
+    def _strikes(self) -> bool:
+        return bool(self.generator.random() < self.recipe.rate)
+
+    def _observed(self, obs: NDArray[Any]) -> NDArray[Any]:
+        if not self.recipe.observations:
+            return obs
+        spread = self._spread(obs) if self.recipe.relative else 1.0
+        if not self._strikes():
+            return obs
+        space = self._obs_box
+        shaken = obs + self.recipe.scale * spread * self.generator.standard_normal(obs.shape)
+        return np.clip(shaken, space.low, space.high).astype(space.dtype)
+
+    def _spread(self, obs: NDArray[Any]) -> NDArray[Any]:
+        if self.recipe.std is not None:
+            return np.asarray(self.recipe.std).reshape(obs.shape)
+        self.count += 1
+        delta = obs - self.mean
+        self.mean = self.mean + delta / self.count
+        self.square = self.square + delta * (obs - self.mean)
+        return np.sqrt(self.square / self.count)
+
+
+def _float_box(space: spaces.Space[Any], what: str) -> spaces.Box:
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        return space
+    raise ConfigError(f"Noise on the {what} needs a Box of floats, the env has {space}")

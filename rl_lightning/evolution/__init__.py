@@ -1,0 +1,1 @@
+"""Evolving small controllers: CMA-ES, and the episodes that rate them."""

@@ -1,0 +1,1 @@
+"""Reading and writing: whole files, locks, expressions, whose code may be named."""

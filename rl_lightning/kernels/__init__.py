@@ -1,0 +1,1 @@
+"""Hand-written fast paths, each beside its plain torch twin."""

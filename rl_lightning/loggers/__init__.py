@@ -1,0 +1,1 @@
+"""Where metrics, media and alerts go."""

@@ -1,0 +1,132 @@
+"""Where metrics, hyper-parameters and media go: CSV always, TensorBoard and W&B on request."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lightning.pytorch.loggers import Logger
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.extras import pip_line
+from rl_lightning.loggers.metrics_csv import MetricsFile
+from rl_lightning.loggers.tensorboard_rows import TensorBoardRows
+from rl_lightning.redaction import redact_words
+
+
+@dataclass
+class LogConfig:
+    """Dashboards beside metrics.csv, which is always written.
+
+    Args:
+        tensorboard: Write TensorBoard events into the run's folder.
+        wandb: Log to Weights & Biases too.
+        every: Emit metrics each time the clock passes a multiple of this; null: 200 times per run.
+        project: W&B project; null: the task, a data set or an env.
+        group: W&B group; null: the seed group, the pipeline, or the algorithm.
+        entity: W&B team or user.
+        mode: W&B mode, online, offline or disabled; keys come from the environment or netrc only.
+        videos: Record an episode each time the clock passes a multiple of this; null never.
+        dreams: Picture what a world model dreams each time the clock passes a multiple of this; null never.
+    """
+
+    tensorboard: bool = True
+    wandb: bool = False
+    every: int | None = None
+    project: str | None = None
+    group: str | None = None
+    entity: str | None = None
+    mode: str = "online"
+    videos: int | None = None
+    dreams: int | None = None
+
+
+class Titles(NamedTuple):
+    """How a run is called where several are looked at together.
+
+    Args:
+        task: The data set that it learns from, or the env.
+        group: Of seeds, a pipeline, or the algorithm.
+        name: Its own.
+        tags: Its own.
+        identity: Stays when it is resumed: what is logged then belongs to the same W&B run.
+        clock: Its x-axis, env_step or update.
+    """
+
+    task: str
+    group: str
+    name: str
+    tags: list[str]
+    identity: str
+    clock: str = "env_step"
+
+
+def make_loggers(folder: Path, log: LogConfig, titles: Titles, purge: int | None = None) -> list[Logger]:
+    """The loggers of a run, all writing below its folder; `purge` drops what TensorBoard has from that clock on."""
+    loggers: list[Logger] = [MetricsFile(str(folder))]
+    if log.tensorboard:
+        try:
+            loggers.append(TensorBoardRows(str(folder), name="", version="", purge_step=purge))
+        except ModuleNotFoundError:
+            raise ConfigError(
+                "log.tensorboard needs it: pip install tensorboard, or do without: --log.tensorboard false"
+            ) from None
+    if log.wandb:
+        loggers.append(_wandb(folder, log, titles))
+    return loggers
+
+
+def _wandb(folder: Path, log: LogConfig, titles: Titles) -> Logger:
+    if log.mode not in ("online", "offline", "disabled"):
+        raise ConfigError(f"log.mode is {log.mode!r}; choose online, offline or disabled")
+    try:
+        import wandb
+        from lightning.pytorch.loggers import WandbLogger
+    except ImportError:
+        raise ConfigError(f"log.wandb needs W&B: {pip_line('wandb')}") from None
+    logger = WandbLogger(
+        name=titles.name,
+        id=titles.identity,
+        save_dir=str(folder),
+        project=re.sub(r"[/\\#?%:]+", "-", log.project or titles.task)[:128],
+        group=log.group or titles.group,
+        entity=log.entity,
+        tags=titles.tags,
+        mode=log.mode,  # type: ignore[arg-type]
+        settings=wandb.Settings(silent=True, console="off", disable_git=True),
+    )
+    if log.mode != "disabled":
+        with shown_command():  # W&B notes sys.argv when its run begins
+            experiment = logger.experiment
+        experiment.define_metric(titles.clock)
+        experiment.define_metric("*", step_metric=titles.clock)
+    vars(logger)["clock"] = titles.clock
+    return logger
+
+
+def close_loggers(loggers: list[Logger]) -> None:
+    """Ends W&B's run: it keeps one per process, and the next stage would log into it."""
+    for logger in loggers:
+        if type(logger).__name__ == "WandbLogger" and vars(logger).get("clock") is not None:
+            logger.experiment.finish()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def shown_command() -> Iterator[None]:
+    """While it lasts the command line of this process reads as the run's record has it."""
+    given = sys.argv
+    sys.argv = [given[0], *redact_words(given[1:])]
+    try:
+        yield
+    finally:
+        sys.argv = given
+
+
+def log_hyperparams(loggers: list[Logger], config: dict[str, Any]) -> None:
+    for logger in loggers:
+        logger.log_hyperparams(config)

@@ -1,0 +1,123 @@
+"""What every density model shares: standardised inputs, one path to a score, and a recipe that can be written down."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.artifacts import find_class
+from rl_lightning.errors import ConfigError
+
+LOG_2PI = math.log(2.0 * math.pi)
+LEAST_STD = 0.01  # of a direction when columns are made uncorrelated, in standard deviations
+CONSTANT = 1e-6  # a column whose spread is below this share of its size is centred, not stretched
+
+
+def standard_normal(z: Tensor) -> Tensor:
+    """Log-density of rows [B, D] -> [B]."""
+    return -0.5 * (z.square().sum(-1) + z.shape[-1] * LOG_2PI)
+
+
+class DensityNet(nn.Module):
+    """A density of rows [B, D]. A subclass defines `log_prob` of prepared rows; all scores are in data units.
+
+    Args:
+        dim: Width of a row.
+        noise: Standard deviation of the noise that is added to standardised rows in training.
+        whiten: Take linear dependence between columns out as well.
+    """
+
+    trains = True
+    chunk = 4096  # rows of one pass: its activations stay in the cache
+    shift: Tensor
+    scale: Tensor
+    turn: Tensor | None
+
+    def __init__(self, dim: int, noise: float = 0.0, whiten: bool = False) -> None:
+        super().__init__()
+        self.dim, self.noise = dim, noise
+        self.register_buffer("shift", torch.zeros(dim))
+        self.register_buffer("scale", torch.ones(dim))
+        self.register_buffer("turn", torch.eye(dim) if whiten else None)
+
+    @torch.no_grad()
+    def fit_statistics(self, x: Tensor) -> None:
+        """Takes the mean and spread of rows [N, D] as the scale of all that follows."""
+        std, mean = torch.std_mean(x.double(), 0, correction=0)
+        steady = std <= CONSTANT * mean.abs().clamp_min(1.0)
+        std = torch.where(steady, torch.ones_like(std), std)
+        self.shift.copy_(mean)
+        self.scale.copy_(std)
+        if self.turn is not None:
+            z = (x.double() - mean) / std
+            least = max(self.noise, LEAST_STD) ** 2 * torch.eye(self.dim, dtype=z.dtype, device=z.device)
+            lower = torch.linalg.cholesky(z.T @ z / len(z) + least)
+            self.turn.copy_(torch.linalg.inv(lower))
+
+    def prepare(self, x: Tensor, noise: float = 0.0) -> Tensor:
+        """Standardised rows, with noise if it is wanted, their columns uncorrelated if the model asks for that."""
+        z = (x - self.shift) / self.scale
+        if noise:
+            z = z + noise * torch.randn_like(z)
+        return z if self.turn is None else z @ self.turn.T
+
+    def log_scale(self) -> Tensor:
+        """What `prepare` adds to a log-density: subtract it to come back to data units."""
+        total = self.scale.log().sum()
+        return total if self.turn is None else total - self.turn.diagonal().log().sum()
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Log-density, or its proxy, of prepared rows [B, D] -> [B]; the same each time it is asked."""
+        raise TypeError(f"{type(self).__name__} must define log_prob(z)")
+
+    def loss(self, x: Tensor) -> Tensor:
+        """What training lowers: the mean negative log-density, in data units."""
+        return self.log_scale() - self.log_prob(self.prepare(x, self.noise)).mean()
+
+    @torch.no_grad()
+    def score(self, x: Tensor) -> Tensor:
+        """Log-density of any number of rows [B, D] -> [B], in data units."""
+        assert x.ndim == 2 and x.shape[1] == self.dim, (x.shape, self.dim)
+        parts = [self.log_prob(self.prepare(part)) for part in x.split(self.chunk)]
+        return (torch.cat(parts) if parts else x.new_empty(0)) - self.log_scale()
+
+
+class DensityRecipe(ABC):
+    """Recipe of a density model. Arguments are kept under their own names, so that `spec` can write them down."""
+
+    @abstractmethod
+    def build(self, dim: int) -> DensityNet:
+        """The model of rows of this width."""
+
+    def spec(self) -> dict[str, Any]:
+        """The recipe as plain values, for a product."""
+        cls = type(self)
+        names = list(inspect.signature(cls).parameters)  # none for a class without a constructor
+        values = {name: getattr(self, name) for name in names}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": plain}
+
+
+def recipe_from(spec: dict[str, Any]) -> DensityRecipe:
+    """The recipe that `spec()` wrote down."""
+    found = find_class(str(spec["class_path"]), "the density")
+    if not issubclass(found, DensityRecipe):
+        raise ConfigError(f"{spec['class_path']} is no density model")
+    return found(**spec["init_args"])
+
+
+def check_positive(**values: float | None) -> None:
+    for name, value in values.items():
+        if value is not None and not value > 0:
+            raise ConfigError(f"{name} must be above 0, not {value}")
+
+
+def check_not_negative(**values: float) -> None:
+    for name, value in values.items():
+        if not value >= 0:
+            raise ConfigError(f"{name} must not be negative, not {value}")

@@ -1,0 +1,114 @@
+"""A diffusion model as a density, by its variational bound over log-signal-to-noise ratios (Kingma et al. 2021).
+
+With l the log ratio, a row x is seen as s = alpha x + sigma e, alpha^2 = sigmoid(l), sigma^2 = sigmoid(-l), and
+-ln p(x) <= prior + reconstruction + 1/2 integral of E|e - e_hat|^2 dl. The network adds to the answer that is right for
+a standard normal, whose integral is known: only the rest is estimated, at fixed levels with fixed noise and its mirror
+image, so that a score is the same each time it is asked.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.models.density.density_net import LOG_2PI, DensityNet, DensityRecipe, check_positive
+from rl_lightning.nn.init import check_sizes
+from rl_lightning.nn.mlp import linear_stack
+
+WAVES = 8  # of the level, as the network sees it
+
+
+def softplus(value: float) -> float:
+    return max(value, 0.0) + math.log1p(math.exp(-abs(value)))
+
+
+def sigmoid(value: float) -> float:
+    return math.exp(-softplus(-value))
+
+
+class DiffusionDensityNet(DensityNet):
+    """Predicts v = alpha e - sigma x, the part of the noise's error that a standard normal leaves open."""
+
+    levels: Tensor
+    probes: Tensor
+    waves: Tensor
+
+    def __init__(
+        self, dim: int, hidden: list[int], levels: int, span: tuple[float, float], whiten: bool
+    ) -> None:
+        super().__init__(dim, whiten=whiten)
+        self.low, self.high = span
+        stack = linear_stack(dim + 2 * WAVES, hidden, "silu", False)
+        self.net = nn.Sequential(*stack, nn.Linear(hidden[-1], dim))
+        nn.init.zeros_(self.net[-1].weight)  # type: ignore[arg-type]
+        nn.init.zeros_(self.net[-1].bias)  # type: ignore[arg-type]
+        generator = torch.Generator().manual_seed(0)
+        step = (self.high - self.low) / levels
+        self.register_buffer("levels", self.low + step * (torch.arange(levels) + 0.5))
+        self.register_buffer("probes", torch.randn(levels, dim, generator=generator))
+        self.register_buffer("waves", math.pi * 2.0 ** torch.arange(-1.0, WAVES / 2 - 1, 0.5))
+
+    def predict(self, seen: Tensor, level: Tensor) -> Tensor:
+        """v of noisy rows [B, D] at levels [B, 1]."""
+        place = (level - self.low) / (self.high - self.low) * self.waves
+        return self.net(torch.cat((seen, place.sin(), place.cos()), -1))
+
+    def loss(self, x: Tensor) -> Tensor:
+        z = self.prepare(x)
+        share = (torch.arange(len(z), device=z.device) + torch.rand(len(z), device=z.device)) / len(z)
+        level = (self.low + (self.high - self.low) * share)[:, None]
+        alpha, sigma = level.sigmoid().sqrt(), (-level).sigmoid().sqrt()
+        noise = torch.randn_like(z)
+        gap = alpha * noise - sigma * z - self.predict(alpha * z + sigma * noise, level)
+        worth = 0.5 * (self.high - self.low) * level.sigmoid()
+        rest = self._gaussian(z.square().sum(-1)).mean()
+        plain = (alpha * noise - sigma * z).square().sum(-1, keepdim=True)
+        return self.log_scale() - rest + (worth * (gap.square().sum(-1, keepdim=True) - plain)).mean()
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        gain = torch.zeros_like(z[:, 0])
+        for level, probe in zip(self.levels, self.probes, strict=True):
+            alpha, sigma = level.sigmoid().sqrt(), (-level).sigmoid().sqrt()
+            for noise in (probe, -probe):
+                v = alpha * noise - sigma * z
+                found = self.predict(alpha * z + sigma * noise, level.expand(len(z), 1))
+                gain += level.sigmoid() * (found * (2.0 * v - found)).sum(-1)
+        step = (self.high - self.low) / len(self.levels)
+        return self._gaussian(z.square().sum(-1)) + 0.25 * step * gain
+
+    def _gaussian(self, square: Tensor) -> Tensor:
+        """The bound of a network that says 0 everywhere, in closed form; `square` is |z|^2."""
+        low, high, d = self.low, self.high, self.dim
+        variance = sigmoid(-low)
+        prior = 0.5 * (sigmoid(low) * square + d * (variance - 1.0 - math.log(variance)))
+        reconstruction = 0.5 * d * (1.0 + LOG_2PI - high)
+        share = sigmoid(high) - sigmoid(low)
+        between = 0.5 * (d * (softplus(high) - softplus(low) - share) + square * share)
+        return -(prior + reconstruction + between)
+
+
+class DiffusionDensity(DensityRecipe):
+    """Diffusion model whose score is its variational bound at fixed levels of noise.
+
+    Args:
+        hidden: Hidden sizes of the network.
+        levels: Levels of noise that a score is summed over; each costs two passes.
+        span: Least and greatest log ratio of signal to noise.
+        whiten: Take linear dependence between columns out before the network; off, only their scales.
+    """
+
+    def __init__(
+        self,
+        hidden: list[int] = [256, 256],  # noqa: B006  (copied, never mutated)
+        levels: int = 16,
+        span: tuple[float, float] = (-6.0, 8.0),
+        whiten: bool = True,
+    ) -> None:
+        check_positive(levels=levels, depth=len(hidden), span=span[1] - span[0])
+        self.hidden, self.levels = check_sizes("hidden", hidden), levels
+        self.span, self.whiten = (float(span[0]), float(span[1])), whiten
+
+    def build(self, dim: int) -> DiffusionDensityNet:
+        return DiffusionDensityNet(dim, self.hidden, self.levels, self.span, self.whiten)

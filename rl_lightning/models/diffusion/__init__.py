@@ -1,0 +1,1 @@
+"""Diffusion models of actions, and policies made of them."""

@@ -1,0 +1,109 @@
+"""Distributions learned by diffusion: rows given a condition, and actions given an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.artifacts import Provided
+from rl_lightning.functional.action_distributions import standard_noise
+from rl_lightning.functional.diffusion_solvers import EpsFn, Move, denoising_loss, noised, run
+from rl_lightning.functional.noise_schedules import NoiseSchedule
+from rl_lightning.models.policies import ObsScale
+from rl_lightning.models.recipe_specs import read_recipe, written
+from rl_lightning.nn.denoisers.row_denoisers import Denoiser
+
+Lean = Callable[[EpsFn], EpsFn]  # turns what finds the noise into what finds it under guidance
+
+
+def drawn_share(rows: Tensor, power: float) -> Tensor:
+    """A number of [0, 1) for each row; a power above 1 looks more often at little noise."""
+    return torch.rand(len(rows), device=rows.device) ** power
+
+
+def average_share(updates: int, decay: float, power: float | None) -> float:
+    """Share of the new weights that a running average takes; with a power it begins as a copy and slows down."""
+    if power is not None:
+        decay = min(decay, 1.0 - (1.0 + updates) ** -power)
+    return 1.0 - decay
+
+
+class ActionDiffusion(nn.Module):
+    """Actions as a data set has them, given an observation.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Width of an action.
+        denoiser: Recipe of the network, written down.
+        schedule: Recipe of the noise, written down.
+        normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
+    """
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        denoiser: dict[str, Any],
+        schedule: dict[str, Any],
+        normalize_obs: bool = False,
+    ) -> None:
+        super().__init__()
+        self.init_args = {
+            "obs_dim": obs_dim,
+            "action_dim": action_dim,
+            "denoiser": denoiser,
+            "schedule": schedule,
+            "normalize_obs": normalize_obs,
+        }
+        self.action_dim = action_dim
+        self.schedule: NoiseSchedule = read_recipe(schedule, NoiseSchedule, "noise schedule")  # type: ignore[type-abstract]
+        self.norm: nn.Module = ObsScale(obs_dim) if normalize_obs else nn.Identity()
+        recipe = read_recipe(denoiser, Denoiser, "denoiser")  # type: ignore[type-abstract]
+        self.net = recipe.build((action_dim,), obs_dim)
+
+    @classmethod
+    def of(
+        cls, obs_dim: int, action_dim: int, denoiser: Denoiser, schedule: NoiseSchedule, normalize_obs: bool
+    ) -> ActionDiffusion:
+        return cls(obs_dim, action_dim, written(denoiser), written(schedule), normalize_obs)
+
+    def loss(self, obs: Tensor, action: Tensor, share: Tensor, noise: Tensor) -> Tensor:
+        """Squared error of the noise found in actions [B, A] at times that belong to `share` [B] of [0, 1)."""
+        time = self.schedule.draw(share)
+        found = self.net(noised(self.schedule, action, time, noise), time, self.norm(obs))
+        return denoising_loss(found, noise)
+
+    def eps_fn(self, obs: Tensor) -> EpsFn:
+        """What finds the noise in K candidates [B, K, A] for each observation [B, O]."""
+        dtype = next(self.net.parameters()).dtype
+        cond = self.norm(obs).to(dtype).unsqueeze(1)
+
+        def eps(x: Tensor, time: float) -> Tensor:
+            found = self.net(x.to(dtype), torch.full((1, 1), time, device=x.device), cond)
+            return found.to(x.dtype)  # type: ignore[no-any-return]
+
+        return eps
+
+    def sample(
+        self,
+        obs: Tensor,
+        count: int,
+        moves: Sequence[Move],
+        generator: torch.Generator,
+        clip: float | None = None,
+        lean: Lean | None = None,
+    ) -> Tensor:
+        """`count` actions for each observation, drawn from the generator, not clipped.  [B, O] -> [B, K, A]"""
+
+        def fresh(like: Tensor) -> Tensor:
+            return standard_noise(like.shape, generator, like)
+
+        start = standard_noise((len(obs), count, self.action_dim), generator, obs)
+        eps = self.eps_fn(obs)
+        return run(lean(eps) if lean is not None else eps, start, moves, clip, fresh)
+
+    def provided(self, prefix: str) -> Provided:
+        return Provided(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)

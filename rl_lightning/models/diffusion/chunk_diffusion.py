@@ -1,0 +1,113 @@
+"""Stretches of actions given the last observations, as a diffusion model; normalisers and picture encoder inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.functional.action_distributions import standard_noise
+from rl_lightning.functional.diffusion_solvers import Move, denoising_loss, noised, run
+from rl_lightning.functional.noise_schedules import NoiseSchedule
+from rl_lightning.nn.denoisers.row_denoisers import Denoiser
+from rl_lightning.nn.torso import Network
+
+
+class MinMax(nn.Module):
+    """Each column of a data set onto [-1, 1]; a constant one onto 0. The identity until it has seen data.
+
+    Args:
+        width: Number of columns.
+    """
+
+    middle: Tensor
+    half_range: Tensor
+    fitted: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("middle", torch.zeros(width))
+        self.register_buffer("half_range", torch.ones(width))
+        self.register_buffer("fitted", torch.zeros((), dtype=torch.bool))
+
+    def fit(self, rows: Tensor) -> None:  # [N, D]
+        low, high = rows.amin(0), rows.amax(0)
+        self.middle.copy_((low + high) / 2)
+        self.half_range.copy_(torch.where(high - low > 1e-6, (high - low) / 2, 1.0))
+        self.fitted.fill_(True)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows - self.middle) / self.half_range
+
+    def back(self, rows: Tensor) -> Tensor:
+        return rows * self.half_range + self.middle
+
+
+class ChunkDiffusion(nn.Module):
+    """`horizon` actions given `obs_steps` observations.
+
+    Args:
+        obs_shape: Of one observation.
+        action_dim: Width of an action.
+        obs_steps: Observations that are seen.
+        horizon: Actions of a stretch.
+        denoiser: Recipe of the network.
+        schedule: How noise grows.
+        encoder: Recipe of what makes features of a picture; flat observations are normalised instead.
+    """
+
+    def __init__(
+        self,
+        obs_shape: tuple[int, ...],
+        action_dim: int,
+        obs_steps: int,
+        horizon: int,
+        denoiser: Denoiser,
+        schedule: NoiseSchedule,
+        encoder: Network | None = None,
+    ) -> None:
+        super().__init__()
+        self.obs_shape, self.schedule = tuple(obs_shape), schedule
+        self.event = (horizon, action_dim)
+        self.encoder: nn.Module | None = None if encoder is None else encoder.build(self.obs_shape)
+        width = math.prod(obs_shape) if self.encoder is None else int(self.encoder.out_dim)  # type: ignore[arg-type]
+        self.obs_norm: nn.Module = MinMax(width) if self.encoder is None else nn.Identity()
+        self.action_norm = MinMax(action_dim)
+        self.net = denoiser.build(self.event, obs_steps * width)
+
+    @property
+    def fitted(self) -> bool:
+        return bool(self.action_norm.fitted)
+
+    def fit(self, obs: Tensor, action: Tensor) -> None:
+        """Takes the ranges of the data's rows, each counted once."""
+        self.action_norm.fit(action)
+        if isinstance(self.obs_norm, MinMax):
+            self.obs_norm.fit(obs.flatten(1))
+
+    def condition(self, obs: Tensor) -> Tensor:  # [B, T, *O] -> [B, T * F]
+        if self.encoder is not None:
+            return self.encoder(obs).flatten(1)  # type: ignore[no-any-return]
+        return self.obs_norm(obs.flatten(2)).flatten(1)  # type: ignore[no-any-return]
+
+    def loss(self, obs: Tensor, action: Tensor, share: Tensor, noise: Tensor) -> Tensor:
+        time = self.schedule.draw(share)
+        rows = noised(self.schedule, self.action_norm(action), time, noise)
+        return denoising_loss(self.net(rows, time, self.condition(obs)), noise) / math.prod(self.event)
+
+    def sample(
+        self, obs: Tensor, moves: Sequence[Move], generator: torch.Generator, clip: float | None
+    ) -> Tensor:
+        """Actions for observations [B, T, *O] -> [B, H, A], in the data's own units."""
+        cond = self.condition(obs)
+
+        def eps(x: Tensor, time: float) -> Tensor:
+            return self.net(x, torch.full((1,), time, device=x.device), cond)  # type: ignore[no-any-return]
+
+        def fresh(like: Tensor) -> Tensor:
+            return standard_noise(like.shape, generator, like)
+
+        start = standard_noise((len(cond), *self.event), generator, cond)
+        return self.action_norm.back(run(eps, start, moves, clip, fresh))

@@ -1,0 +1,1 @@
+"""Learned dynamics, their quality, and penalties for leaving the data."""

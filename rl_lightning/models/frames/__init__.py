@@ -1,0 +1,1 @@
+"""Worlds that predict the next frame."""

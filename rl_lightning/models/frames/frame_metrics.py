@@ -1,0 +1,106 @@
+"""How well a world of frames foretells: pixels that changed, whole frames, and rollouts it must feed itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rl_lightning.functional.frame_losses import changed_accuracy
+from rl_lightning.models.frames.frame_world import FrameWorld
+from rl_lightning.nn.frames.reward_net import RewardNet
+from rl_lightning.types import FrameWindow
+
+CHUNK = 64  # windows looked at together
+
+
+def pieces(windows: FrameWindow, size: int = CHUNK) -> list[FrameWindow]:
+    columns = [field.split(size) for field in windows]
+    return [FrameWindow(*parts) for parts in zip(*columns, strict=True)]
+
+
+@torch.no_grad()
+def roll(
+    world: FrameWorld, window: FrameWindow, length: int, generator: torch.Generator | None = None
+) -> Tensor:
+    """Frames that the world sees by itself along the true actions.  -> [B, length, C, H, W]"""
+    stack = window.stack
+    state = world.recall(window.past_stack, window.past_action, window.past_valid)
+    frames = []
+    for t in range(length):
+        found = world.features(stack, window.action[:, t], state, generator=generator)
+        frame = world.likeliest(found)
+        frames.append(frame)
+        stack, state = world.push(stack, frame), world.next_state(state, found)
+    return torch.stack(frames, 1)
+
+
+@torch.no_grad()
+def one_step(world: FrameWorld, windows: FrameWindow) -> dict[str, float]:
+    """The first step of each window: accuracy on changed pixels, on all pixels, and of whole frames."""
+    right = changed = same = pixels = exact = copied = error = weight = 0.0
+    for window in pieces(windows):
+        state = world.recall(window.past_stack, window.past_action, window.past_valid)
+        found = world.features(window.stack, window.action[:, 0], state)
+        guess, truth = world.likeliest(found), window.frame[:, 0]
+        before = window.stack[:, -truth.shape[1] :]
+        hit, moved = changed_accuracy(guess, truth, before)
+        right, changed = right + float(hit), changed + float(moved)
+        same, pixels = same + float((guess == truth).sum()), pixels + truth.numel()
+        exact += float((guess == truth).flatten(1).all(1).sum())
+        copied += float((before == truth).sum())
+        known = window.known[:, 0]
+        error += float(((found.value - window.value[:, 0]).square() * known).sum())
+        weight += float(known.sum())
+    return {
+        "eval/changed_accuracy": right / max(changed, 1.0),
+        "eval/pixel_accuracy": same / pixels,
+        "eval/copy_accuracy": copied / pixels,
+        "eval/exact_frames": exact / len(windows.action),
+        "eval/value_error": error / max(weight, 1.0),
+    }
+
+
+@torch.no_grad()
+def open_loop(world: FrameWorld, windows: FrameWindow, horizons: Sequence[int]) -> dict[str, float]:
+    """Wrong pixels after so many steps on its own, and those of the first frame, copied."""
+    there = [h for h in horizons if h <= windows.action.shape[1]]
+    if not there:
+        return {}
+    wrong, still, count = dict.fromkeys(there, 0.0), dict.fromkeys(there, 0.0), 0
+    for window in pieces(windows):
+        seen = roll(world, window, max(there))
+        first = window.stack[:, -seen.shape[2] :]
+        count += len(seen)
+        for h in there:
+            truth = window.frame[:, h - 1]
+            wrong[h] += float((seen[:, h - 1] != truth).float().mean((1, 2, 3)).sum())
+            still[h] += float((first != truth).float().mean((1, 2, 3)).sum())
+    found = {f"eval/open_loop_error_{h}": wrong[h] / count for h in there}
+    return found | {f"eval/copy_error_{h}": still[h] / count for h in there}
+
+
+@torch.no_grad()
+def told_rewards(world: FrameWorld, head: RewardNet, windows: FrameWindow) -> Tensor:
+    """The reward class that a head tells for the first step of each window.  -> [N]"""
+    told = []
+    for window in pieces(windows):
+        state = world.recall(window.past_stack, window.past_action, window.past_valid)
+        found = world.features(window.stack, window.action[:, 0], state)
+        told.append(head(found.mid, found.fin).argmax(-1))
+    return torch.cat(told)
+
+
+def reward_scores(told: Tensor, label: Tensor) -> dict[str, float]:
+    """Recall and precision of each class that occurs, and the mean recall, by which a head is ranked."""
+    found: dict[str, float] = {"eval/reward_accuracy": float((told == label).float().mean())}
+    recalls = []
+    for k, name in enumerate(("minus", "zero", "plus")):
+        there, said = label == k, told == k
+        if there.any():
+            recalls.append(float(said[there].float().mean()))
+            found[f"eval/recall_{name}"] = recalls[-1]
+        if said.any():
+            found[f"eval/precision_{name}"] = float(there[said].float().mean())
+    return found | {"eval/score": sum(recalls) / len(recalls), "eval/rewards": float((label != 1).sum())}

@@ -1,0 +1,1 @@
+"""Latent models that TD-MPC and TD-MPC2 plan with."""

@@ -1,0 +1,189 @@
+"""What planning needs of a latent model, and TD-MPC2's: what comes next, what it pays, what follows is worth."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.action_distributions import standard_noise
+from rl_lightning.functional.latent import symexp, symlog, two_hot_bins, two_hot_loss, two_hot_mean
+from rl_lightning.nn.normed_mlp import NormedEnsemble, NormedMLP, check_groups
+from rl_lightning.types import EnvSpec, Sequences
+
+LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
+LIMIT = 10.0  # of the bins, in symlog space
+
+
+def flat_obs(spec: EnvSpec, who: str) -> int:
+    """The width of flat observations; pictures are refused."""
+    if len(spec.obs_shape) != 1:
+        raise ConfigError(f"{who} learns from flat observations; {spec.env_id} has {list(spec.obs_shape)}")
+    return spec.obs_shape[0]
+
+
+def discount_for(steps: int | None) -> float:
+    """TD-MPC2's discount from the length of an episode in steps of the agent: 200 -> 0.975, 500 -> 0.99."""
+    if steps is None:
+        return 0.99
+    share = steps / 5.0
+    return min(max((share - 1.0) / share, 0.95), 0.995)
+
+
+def check_windows(batch: Sequences, horizon: int) -> None:
+    """Refuses windows of another length than a plan, and those that run from one episode into the next."""
+    length = batch.obs.shape[1]
+    if length != horizon + 1:
+        raise ConfigError(
+            f"data.length is {length}; plans of {horizon} steps are learned from windows of {horizon + 1} rows"
+        )
+    if bool(batch.is_first[:, 1:].any()):
+        raise ConfigError("windows cross episodes; use --data.buffer.within_episode true")
+
+
+class LatentModel(nn.Module):
+    """What planning needs of a latent model."""
+
+    @abstractmethod
+    def encode(self, obs: Tensor) -> Tensor:
+        """[..., O] -> [..., Z]"""
+
+    @abstractmethod
+    def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """The next latent and the reward.  [B, Z], [B, A] -> [B, Z], [B]"""
+
+    def fork(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """The first step of K plans from each latent.  [N, Z], [N, K, A] -> [N K, Z], [N K]"""
+        here = latent.unsqueeze(1).expand(-1, action.shape[1], -1)
+        return self.step(here.flatten(0, 1), action.flatten(0, 1))
+
+    @abstractmethod
+    def propose(self, latent: Tensor, generator: torch.Generator) -> Tensor:
+        """An action of the policy, with its noise.  [B, Z] -> [B, A]"""
+
+    @abstractmethod
+    def worth(self, latent: Tensor, generator: torch.Generator) -> Tensor:
+        """What is still to come when the plan ends, by the policy.  [B, Z] -> [B]"""
+
+    def ended(self, latent: Tensor) -> Tensor | None:
+        """Whether the episode is over there [B]; None where episodes do not end."""
+        return None
+
+    def returns(self, latent: Tensor, actions: Tensor, gamma: float, generator: torch.Generator) -> Tensor:
+        """Discounted rewards of sequences, and what follows them.  [N, Z], [N, K, H, A] -> [N, K]"""
+        envs, count, horizon, _ = actions.shape
+        total, weight = latent.new_zeros(envs * count), 1.0
+        alive: Tensor | None = None
+        here, reward = self.fork(latent, actions[:, :, 0])
+        for t in range(horizon):
+            if t > 0:
+                here, reward = self.step(here, actions[:, :, t].flatten(0, 1))
+            total = total + weight * (reward if alive is None else reward * alive)
+            weight *= gamma
+            over = self.ended(here)
+            if over is not None:
+                alive = (1.0 - over) if alive is None else alive * (1.0 - over)
+        rest = self.worth(here, generator)
+        total = total + weight * (rest if alive is None else rest * alive)
+        return total.view(envs, count)
+
+    def proposals(self, latent: Tensor, count: int, horizon: int, generator: torch.Generator) -> Tensor:
+        """Sequences that the policy would take.  [N, Z] -> [N, P, H, A]"""
+        envs = len(latent)
+        here = latent.unsqueeze(1).expand(envs, count, -1).flatten(0, 1)
+        taken = []
+        for t in range(horizon):
+            taken.append(self.propose(here, generator))
+            if t + 1 < horizon:
+                here, _ = self.step(here, taken[-1])
+        return torch.stack(taken, 1).unflatten(0, (envs, count))
+
+
+class SimplexModel(LatentModel):
+    """TD-MPC2: a latent of simplices, rewards and values as two-hot numbers in symlog space, a Gaussian policy.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Width of an action.
+        latent: Width of the latent.
+        simnorm: Size of its groups.
+        encoder_hidden: Hidden sizes of the encoder.
+        hidden: Width of the two hidden layers of all other networks.
+        critics: Value functions.
+        bins: Of a two-hot number.
+        dropout: In the first layer of the value functions.
+        episodic: Learn when episodes end.
+    """
+
+    bins: Tensor
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        latent: int = 512,
+        simnorm: int = 8,
+        encoder_hidden: list[int] = [256],  # noqa: B006  (copied, never mutated)
+        hidden: int = 512,
+        critics: int = 5,
+        bins: int = 101,
+        dropout: float = 0.01,
+        episodic: bool = False,
+    ) -> None:
+        super().__init__()
+        check_groups(latent, simnorm)
+        both, wide = latent + action_dim, [hidden, hidden]
+        self.action_dim, self.critics = action_dim, critics
+        self.encoder = NormedMLP(obs_dim, list(encoder_hidden), latent, simnorm)
+        self.dynamics = NormedMLP(both, wide, latent, simnorm)
+        self.reward = NormedMLP(both, wide, bins, zero_last=True)
+        self.policy = NormedMLP(latent, wide, 2 * action_dim)
+        self.q = NormedEnsemble(critics, both, wide, bins, dropout)
+        self.terminated = NormedMLP(latent, wide, 1) if episodic else None
+        self.register_buffer("bins", two_hot_bins(bins, LIMIT, exponential=False))
+
+    def encode(self, obs: Tensor) -> Tensor:
+        return self.encoder(obs)  # type: ignore[no-any-return]
+
+    def number(self, logits: Tensor) -> Tensor:  # [..., bins] -> [...]
+        return symexp(two_hot_mean(logits, self.bins))
+
+    def cost(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy to a target in its own units.  [..., bins], [...] -> [...]"""
+        return two_hot_loss(logits, symlog(target).expand(logits.shape[:-1]), self.bins)
+
+    def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        both = torch.cat((latent, action), -1)
+        return self.dynamics(both), self.number(self.reward(both))
+
+    def fork(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        return self.dynamics.forked(latent, action), self.number(self.reward.forked(latent, action))
+
+    def gaussian(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-std of the policy before squashing."""
+        mean, raw = self.policy(latent).chunk(2, -1)
+        return mean, LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (raw.tanh() + 1.0)
+
+    def propose(self, latent: Tensor, generator: torch.Generator) -> Tensor:
+        mean, log_std = self.gaussian(latent)
+        return torch.tanh(mean + log_std.exp() * standard_noise(mean.shape, generator, mean))
+
+    def worth(self, latent: Tensor, generator: torch.Generator) -> Tensor:
+        """The mean of two value functions drawn at random."""
+        action = self.propose(latent, generator)
+        which = torch.randperm(self.critics, generator=generator, device=generator.device)[:2].to(
+            latent.device
+        )
+        return self.number(self.q(torch.cat((latent, action), -1), which)).mean(0)
+
+    def ended(self, latent: Tensor) -> Tensor | None:
+        return None if self.terminated is None else (self.terminated(latent)[..., 0] > 0.0).to(latent)
+
+
+def gaussian_entropy_estimate(noise: Tensor, log_std: Tensor) -> Tensor:
+    """TD-MPC2's entropy: minus the log-density before squashing, times the number of dimensions.  [..., A] -> [...]"""
+    density = (-0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi)).sum(-1)
+    return -density * noise.shape[-1]

@@ -1,0 +1,249 @@
+"""Policies of flat observations that a later stage can load: the normaliser is inside, an action comes out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.artifacts import Provided
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional import action_distributions
+from rl_lightning.models.recipe_specs import as_network_recipe, network_args, rewritable
+from rl_lightning.nn.heads.actors import bounded_log_std
+from rl_lightning.nn.mlp import MLPNet
+from rl_lightning.nn.torso import FeedForward, Network, feed_forward
+from rl_lightning.types import EnvSpec
+
+LOG_STD_BOUNDS = (-5.0, 2.0)
+
+
+def flat_width(spec: EnvSpec, who: str) -> int:
+    """Width of the observations; pictures are refused."""
+    if len(spec.obs_shape) != 1:
+        raise ConfigError(f"{who} needs flat observations; {spec.env_id} has {list(spec.obs_shape)}")
+    return spec.obs_shape[0]
+
+
+class ObsScale(nn.Module):
+    """Observations to zero mean and unit spread of a data set; the identity until it has seen one.
+
+    Args:
+        obs_dim: Width of an observation.
+        eps: Added to the spread, so that a constant feature stays small.
+    """
+
+    mean: Tensor
+    std: Tensor
+    fitted: Tensor
+
+    def __init__(self, obs_dim: int, eps: float = 1e-3) -> None:
+        super().__init__()
+        self.eps = eps
+        self.register_buffer("mean", torch.zeros(obs_dim))
+        self.register_buffer("std", torch.ones(obs_dim))
+        self.register_buffer("fitted", torch.zeros((), dtype=torch.bool))
+
+    def fit_once(self, data: Any) -> None:
+        """Takes the statistics of the data's training rows, unless a checkpoint brought some."""
+        if self.fitted:
+            return
+        if not hasattr(data, "train_rows"):
+            raise ConfigError(
+                f"normalize_obs needs a data set to fit, {type(data).__name__} has none. "
+                "Add: --model.normalize_obs false"
+            )
+        self.fit(data.train_rows().obs)
+
+    def fit(self, obs: Tensor) -> None:  # [N, O]
+        std, mean = torch.std_mean(obs.double(), 0, correction=0)
+        self.mean.copy_(mean)
+        self.std.copy_(std + self.eps)
+        self.fitted.fill_(True)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return (obs - self.mean) / self.std
+
+
+class PolicyNet(nn.Module, ABC):
+    """Base of the policies: `greedy` and `sample` take raw observations, `forward` scaled ones.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Width of a continuous action, or the number of discrete ones.
+        hidden: Width of each hidden layer.
+        normalize_obs: Observations are scaled by statistics of a data set, kept with the weights.
+        activation: Non-linearity after each hidden layer.
+        layer_norm: Normalise each hidden layer's output before its activation.
+        network: What turns an observation into features, or that written down; null: such layers.
+    """
+
+    outputs = 1  # numbers that the network gives for each entry of an action
+    draws = False  # whether its actions are drawn in evaluation too
+    discrete = False
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden: list[int],
+        normalize_obs: bool = False,
+        activation: str = "relu",
+        layer_norm: bool = False,
+        network: Network | dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.init_args: dict[str, Any] = {
+            "obs_dim": obs_dim,
+            "action_dim": action_dim,
+            "hidden": list(hidden),
+            "normalize_obs": normalize_obs,
+            "activation": activation,
+            "layer_norm": layer_norm,
+        }
+        self.norm: nn.Module = ObsScale(obs_dim) if normalize_obs else nn.Identity()
+        recipe = as_network_recipe(network)
+        self.torso: FeedForward = (
+            MLPNet((obs_dim,), list(hidden), activation, layer_norm, init="default")
+            if recipe is None
+            else feed_forward(recipe, (obs_dim,))
+        )
+        self.init_args |= network_args(network=recipe)
+        self.describable = recipe is None or rewritable(recipe)
+        self.linear = nn.Linear(self.torso.out_dim, self.outputs * action_dim)
+
+    @abstractmethod
+    def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The action that the policy thinks best.  [..., O] -> [..., A]"""
+
+    @abstractmethod
+    def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
+        """An action drawn as the policy draws them.  [..., O] -> [..., A]"""
+
+    def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        """The action that is played for each observation.  [B, O] -> [B, A]"""
+        return self.greedy(obs) if greedy else self.sample(obs, generator)
+
+    def fit_norm(self, data: Any) -> None:
+        """Fits the normaliser, if there is one, to the data's training rows; once."""
+        if isinstance(self.norm, ObsScale):
+            self.norm.fit_once(data)
+
+    def provided(self, prefix: str) -> Provided:
+        """How a later stage makes this policy again, its weights lying under `prefix`."""
+        return self.described(prefix, self.init_args)
+
+    @classmethod
+    def described(cls, prefix: str, init_args: dict[str, Any]) -> Provided:
+        return Provided(f"{cls.__module__}.{cls.__qualname__}", init_args, prefix)
+
+
+class DeterministicPolicy(PolicyNet):
+    """One action in (-1, 1) per observation."""
+
+    def forward(self, scaled: Tensor) -> Tensor:  # [..., O] -> [..., A]
+        return torch.tanh(self.linear(self.torso(scaled)))
+
+    def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self(self.norm(obs))  # type: ignore[no-any-return]
+
+    def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
+        return self.greedy(obs)
+
+
+class SquashedGaussianPolicy(PolicyNet):
+    """A Gaussian squashed by tanh, mean and log-std from the observation; its weights are those of SAC's actor."""
+
+    outputs = 2
+
+    def forward(self, scaled: Tensor) -> tuple[Tensor, Tensor]:  # [..., O] -> mean, log_std before tanh
+        mean, raw = self.linear(self.torso(scaled)).chunk(2, -1)
+        return mean, bounded_log_std(raw, LOG_STD_BOUNDS)
+
+    def log_prob(self, scaled: Tensor, action: Tensor) -> Tensor:  # [..., O], [..., A] -> [...]
+        mean, log_std = self(scaled)
+        return action_distributions.squashed_log_prob(mean, log_std, action)
+
+    def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return torch.tanh(self(self.norm(obs))[0])
+
+    def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
+        mean, log_std = self(self.norm(obs))
+        noise = action_distributions.standard_noise(mean.shape, generator, mean)
+        return torch.tanh(action_distributions.gaussian_sample(mean, log_std, noise))
+
+
+class TanhGaussianPolicy(PolicyNet):
+    """A Gaussian around a mean in (-1, 1), with one log-std for all observations."""
+
+    def __init__(
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden: list[int],
+        normalize_obs: bool = False,
+        activation: str = "relu",
+        layer_norm: bool = False,
+        network: Network | dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(obs_dim, action_dim, hidden, normalize_obs, activation, layer_norm, network)
+        self.log_std = nn.Parameter(torch.zeros(action_dim))
+
+    def forward(self, scaled: Tensor) -> tuple[Tensor, Tensor]:  # [..., O] -> mean [..., A], log_std [A]
+        return torch.tanh(self.linear(self.torso(scaled))), self.log_std.clamp(*LOG_STD_BOUNDS)
+
+    def log_prob(self, scaled: Tensor, action: Tensor) -> Tensor:  # [..., O], [..., A] -> [...]
+        mean, log_std = self(scaled)
+        return action_distributions.gaussian_log_prob(mean, log_std, action)
+
+    def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return self(self.norm(obs))[0]  # type: ignore[no-any-return]
+
+    def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
+        mean, log_std = self(self.norm(obs))
+        noise = action_distributions.standard_noise(mean.shape, generator, mean)
+        return action_distributions.gaussian_sample(mean, log_std, noise).clamp(-1.0, 1.0)
+
+
+class CategoricalPolicy(PolicyNet):
+    """One of A discrete actions."""
+
+    discrete = True
+
+    def forward(self, scaled: Tensor) -> Tensor:  # [..., O] -> logits [..., A]
+        return self.linear(self.torso(scaled))  # type: ignore[no-any-return]
+
+    def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return action_distributions.mask_logits(self(self.norm(obs)), mask).argmax(-1)
+
+    def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
+        return action_distributions.categorical_sample(self(self.norm(obs)), generator, mask)
+
+
+class UniformPolicy(nn.Module):
+    """Every action alike, whatever is seen: the lower bar.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Width of a continuous action, or the number of discrete ones.
+        discrete: Whether actions are discrete.
+    """
+
+    draws = True
+
+    def __init__(self, obs_dim: int, action_dim: int, discrete: bool = False) -> None:
+        super().__init__()
+        self.init_args = {"obs_dim": obs_dim, "action_dim": action_dim, "discrete": discrete}
+        self.action_dim, self.discrete = action_dim, discrete
+
+    def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        rows, at = list(obs.shape[:-1]), generator.device
+        if self.discrete:
+            return torch.randint(self.action_dim, rows, generator=generator, device=at).to(obs.device)
+        uniform = torch.rand([*rows, self.action_dim], generator=generator, device=at)
+        return uniform.to(obs.device) * 2.0 - 1.0
+
+    def provided(self, prefix: str) -> Provided:
+        return Provided(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)

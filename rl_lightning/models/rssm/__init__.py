@@ -1,0 +1,1 @@
+"""Recurrent state-space models: encoder, latents, heads, actors."""

@@ -1,0 +1,149 @@
+"""How a world model sees observations: encoders, as recipes."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.latent import symlog
+from rl_lightning.nn.dense import EPS, DenseStack
+from rl_lightning.nn.init import check_sizes, make_activation
+from rl_lightning.nn.torso import as_float
+
+
+class EncoderRecipe:
+    """Base of the recipes that a YAML names under `encoder:`."""
+
+    def build(self, obs_shape: tuple[int, ...]) -> ObservationEncoder:
+        raise TypeError(f"{type(self).__name__} must define build(obs_shape)")
+
+
+class ObservationEncoder(nn.Module):
+    """Observations [..., *O] to rows [..., out_dim]."""
+
+    out_dim: int
+
+
+class MLPEncoder(EncoderRecipe):
+    """Dense layers over flat observations.
+
+    Args:
+        hidden: Width of each layer.
+        symlog: Squash observations first (Dreamer v3).
+        norm: layer, rms or none.
+        activation: Of each layer.
+    """
+
+    def __init__(
+        self,
+        hidden: list[int] = [64, 64],  # noqa: B006
+        symlog: bool = False,
+        norm: str = "none",
+        activation: str = "elu",
+    ) -> None:
+        self.hidden = check_sizes("hidden", hidden)
+        self.symlog, self.norm, self.activation = symlog, norm, activation
+
+    def build(self, obs_shape: tuple[int, ...]) -> ObservationEncoder:
+        return FlatEncoder(obs_shape, self)
+
+
+class FlatEncoder(ObservationEncoder):
+    """See MLPEncoder."""
+
+    def __init__(self, obs_shape: tuple[int, ...], recipe: MLPEncoder) -> None:
+        super().__init__()
+        self.dims, self.squash = len(obs_shape), recipe.symlog
+        self.net = DenseStack(math.prod(obs_shape), recipe.hidden, None, recipe.norm, recipe.activation)
+        self.out_dim = self.net.out_dim
+
+    def forward(self, obs: Tensor) -> Tensor:
+        flat = as_float(obs).flatten(obs.dim() - self.dims)
+        return self.net(symlog(flat) if self.squash else flat)
+
+
+class IdentityEncoder(EncoderRecipe):
+    """The observation itself, flattened.
+
+    Args:
+        symlog: Squash observations first.
+    """
+
+    def __init__(self, symlog: bool = False) -> None:
+        self.symlog = symlog
+
+    def build(self, obs_shape: tuple[int, ...]) -> ObservationEncoder:
+        return FlatEncoder(obs_shape, MLPEncoder([], self.symlog))
+
+
+def check_image(obs_shape: tuple[int, ...], layers: int) -> int:
+    """The side of the smallest map; images must halve evenly, `layers` times."""
+    if len(obs_shape) != 3 or obs_shape[1] != obs_shape[2] or obs_shape[1] % 2**layers:
+        side = 2**layers
+        raise ConfigError(
+            f"{layers} convolutions halve a square image whose side is a multiple of {side}; observations have shape "
+            f"{obs_shape}. Resize them (ImagePreset), or use MLPEncoder and MLPDecoder"
+        )
+    return int(obs_shape[1] // 2**layers)
+
+
+class ImageNorm(nn.Module):
+    """Layer norm over the channels of maps [B, C, H, W]."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        last = maps.movedim(1, 3)
+        return F.layer_norm(last, (len(self.weight),), self.weight, self.bias, EPS).movedim(3, 1)
+
+
+class ConvEncoder(EncoderRecipe):
+    """Convolutions of stride 2, each halving the image.
+
+    Args:
+        depth: Channels of the first; each has as many times it as `multipliers` says.
+        multipliers: Channels of each convolution, as multiples of `depth`.
+        norm: Normalise channels after each: layer or none.
+        activation: After each.
+    """
+
+    def __init__(
+        self,
+        depth: int = 32,
+        multipliers: list[int] = [1, 2, 4, 8],  # noqa: B006
+        norm: str = "none",
+        activation: str = "relu",
+    ) -> None:
+        self.depth, self.multipliers = depth, check_sizes("multipliers", multipliers)
+        self.norm, self.activation = norm, activation
+
+    def build(self, obs_shape: tuple[int, ...]) -> ObservationEncoder:
+        return ConvEncoderNet(obs_shape, self)
+
+
+class ConvEncoderNet(ObservationEncoder):
+    """See ConvEncoder."""
+
+    def __init__(self, obs_shape: tuple[int, ...], recipe: ConvEncoder) -> None:
+        super().__init__()
+        side = check_image(obs_shape, len(recipe.multipliers))
+        channels = [obs_shape[0], *(recipe.depth * m for m in recipe.multipliers)]
+        layers: list[nn.Module] = []
+        for source, target in pairwise(channels):
+            layers.append(nn.Conv2d(source, target, 4, 2, 1))
+            layers += [ImageNorm(target)] if recipe.norm != "none" else []
+            layers.append(make_activation(recipe.activation))
+        self.net = nn.Sequential(*layers)
+        self.out_dim = channels[-1] * side * side
+
+    def forward(self, obs: Tensor) -> Tensor:
+        images = as_float(obs.reshape(-1, *obs.shape[-3:])) - 0.5
+        return self.net(images).reshape(*obs.shape[:-3], self.out_dim)

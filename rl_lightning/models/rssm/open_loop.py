@@ -1,0 +1,90 @@
+"""How far a latent world can be trusted: it sees some rows, then dreams on with the actions that were really taken."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rl_lightning.models.rssm.rssm import LatentState
+from rl_lightning.models.rssm.world_model import WorldModel
+from rl_lightning.nn.torso import as_float
+from rl_lightning.types import Sequences
+
+STEPS = (1, 3, 5, 8, 15)  # at which errors are told
+BINS = 4  # of predicted rewards, for the calibration
+
+
+class Foresight(NamedTuple):
+    """B windows of L rows; the first `context` were seen, the others dreamed."""
+
+    context: int
+    true: Tensor  # [B, L, *O]
+    reconstructed: Tensor  # [B, L, *O] with every observation seen
+    dreamed: Tensor  # [B, L - context, *O] with none of them
+    reward: Tensor  # [B, L - context] received
+    dreamed_reward: Tensor
+    same_episode: Tensor  # [B, L - context] bool: no new episode began since the context
+    kl: float  # mean nats between posterior and prior
+
+
+@torch.no_grad()
+def foresee(world: WorldModel, batch: Sequences, context: int) -> Foresight:
+    """Dreams on from row `context` of every window, taking the likeliest latents."""
+    window = world.window(batch)
+    observed = world.observe(window)
+    latent, state = world.rssm.latent, observed.state
+    kl = latent.kl(latent.dist(observed.post), latent.dist(observed.prior)).mean().item()
+    here = LatentState(state.deter[context - 1], state.stoch[context - 1])
+    features = []
+    for action in window.action[context - 1 : -1]:
+        here = world.rssm.dream(here, action, None)
+        features.append(here.feature)
+    feature = torch.stack(features)
+    begun = window.is_first[context:].long().cumsum(0) == 0
+    return Foresight(
+        context,
+        as_float(batch.obs),
+        world.decoder.predict(state.feature).transpose(0, 1),
+        world.decoder.predict(feature).transpose(0, 1),
+        window.reward[context:].transpose(0, 1),
+        world.reward.value(feature).transpose(0, 1),
+        begun.transpose(0, 1),
+        kl,
+    )
+
+
+def open_loop_report(found: Foresight) -> dict[str, dict[str, float]]:
+    """Errors of dreamed observations as shares of their variance, rewards beside those received, and the divergence."""
+    true = found.true[:, found.context :]
+    spread = found.true.flatten(0, 1).var(0, correction=0).sum().clamp_min(1e-8)
+    error = (found.dreamed - true).square().flatten(2).sum(-1) / spread
+    seen = (found.reconstructed - found.true).square().flatten(2).sum(-1).mean() / spread
+    report = {"error_seen": seen.item()}
+    for step in STEPS:
+        if step <= error.shape[1] and found.same_episode[:, step - 1].any():
+            report[f"error_{step}"] = error[:, step - 1][found.same_episode[:, step - 1]].mean().item()
+    dreamed, received = found.dreamed_reward[found.same_episode], found.reward[found.same_episode]
+    return {
+        "open_loop": report | {"kl": found.kl, "windows": float(len(true))},
+        "reward": reward_calibration(dreamed, received),
+    }
+
+
+def reward_calibration(dreamed: Tensor, received: Tensor) -> dict[str, float]:
+    """Means, correlation, and the mean gap between both in bins of equally many predictions."""
+    if not len(dreamed):
+        return {}
+    order = dreamed.argsort()
+    bins = [(dreamed[part].mean() - received[part].mean()).abs() for part in order.chunk(BINS)]
+    centred, other = dreamed - dreamed.mean(), received - received.mean()
+    scale = (centred.square().mean() * other.square().mean()).sqrt()
+    found = {
+        "received": received.mean().item(),
+        "dreamed": dreamed.mean().item(),
+        "calibration_gap": torch.stack(bins).mean().item(),
+    }
+    if scale > 1e-8:
+        found["correlation"] = ((centred * other).mean() / scale).item()
+    return found

@@ -1,0 +1,209 @@
+"""A learned latent world: encoder, recurrent state-space model, and heads for what is seen, received and over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.latent import symlog
+from rl_lightning.models.rssm.decoders import DecoderRecipe, MLPDecoder
+from rl_lightning.models.rssm.encoders import EncoderRecipe, MLPEncoder
+from rl_lightning.models.rssm.heads import ContinueHead, MSEHead, ScalarRecipe
+from rl_lightning.models.rssm.latent_actors import action_rows, env_actions
+from rl_lightning.models.rssm.latents import FreeNatsKL, GaussianLatent, KLRecipe, Latent
+from rl_lightning.models.rssm.rssm import RSSM, LatentState, Observed
+from rl_lightning.nn.rssm_cores import CoreRecipe, GRUCore
+from rl_lightning.types import Carry, EnvSpec, Sequences
+
+
+class Window(NamedTuple):
+    """Rows to learn from, time first, and the state they are arrived at with."""
+
+    obs: Tensor  # [T, B, *O]
+    action: Tensor  # [T, B, A] as rows
+    reward: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    is_first: Tensor
+    carry: Carry
+    burned: Tensor | None = None  # [K, B, W] states of the rows that only warmed up
+
+
+class Dream(NamedTuple):
+    """ImaginedFuture states 0 ... H, the first of which was observed, and the actions between them."""
+
+    state: LatentState  # [H+1, N, ...]
+    action: Tensor  # [H, N, A]
+
+
+class ImaginedFuture(NamedTuple):
+    """H imagined steps of N worlds, batch first."""
+
+    obs: Tensor  # [N, H, *O] what would be seen after each action; pixels in [0, 1]
+    action: Tensor  # [N, H, ...] as an env takes it
+    reward: Tensor  # [N, H]
+    live: Tensor  # [N, H] discount of going on
+
+
+class LatentWorld:
+    """What a world model is made of; the Dreamers and PlaNet differ in these.
+
+    Args:
+        latent: The stochastic state: GaussianLatent or CategoricalLatent.
+        core: The deterministic state: GRUCore, NormGRUCore or BlockGRUCore.
+        encoder: What sees observations: MLPEncoder, ConvEncoder or IdentityEncoder.
+        decoder: What shows them: MLPDecoder, ConvDecoder or IdentityDecoder.
+        kl: How prior and posterior are taught: FreeNatsKL, BalancedKL or DynRepKL.
+        reward: Head for the reward of arriving: MSEHead or TwoHotHead.
+        continues: Head for whether the episode goes on; null: it always does.
+        hidden: Width of the layers before prior and posterior.
+        prior_layers: Layers before the prior.
+        norm: Of those layers: layer, rms or none.
+        activation: Of those layers.
+        reward_weight: Of the reward's loss.
+        squash_rewards: none, tanh (v2 on Atari) or symlog.
+    """
+
+    def __init__(
+        self,
+        latent: Latent | None = None,
+        core: CoreRecipe | None = None,
+        encoder: EncoderRecipe | None = None,
+        decoder: DecoderRecipe | None = None,
+        kl: KLRecipe | None = None,
+        reward: ScalarRecipe | None = None,
+        continues: ContinueHead | None = None,
+        hidden: int = 200,
+        prior_layers: int = 1,
+        norm: str = "none",
+        activation: str = "elu",
+        reward_weight: float = 1.0,
+        squash_rewards: str = "none",
+    ) -> None:
+        self.latent, self.core = latent or GaussianLatent(), core or GRUCore()
+        self.encoder, self.decoder = encoder or MLPEncoder(), decoder or MLPDecoder()
+        self.kl, self.reward, self.continues = kl or FreeNatsKL(), reward or MSEHead(), continues
+        self.hidden, self.prior_layers, self.norm, self.activation = hidden, prior_layers, norm, activation
+        self.reward_weight, self.squash_rewards = reward_weight, squash_rewards
+        self.kl.check(self.latent)
+        if squash_rewards not in SQUASHES:
+            raise ConfigError(
+                f"model.world.squash_rewards is {squash_rewards!r}; choose {', '.join(SQUASHES)}"
+            )
+
+    def build(self, spec: EnvSpec, gamma: float) -> WorldModel:
+        return WorldModel(self, spec, gamma)
+
+
+SQUASHES: dict[str, Callable[[Tensor], Tensor]] = {"none": lambda r: r, "symlog": symlog, "tanh": torch.tanh}
+
+
+class WorldModel(nn.Module):
+    """See LatentWorld. Sequences come batch first and are turned time first once."""
+
+    def __init__(self, recipe: LatentWorld, spec: EnvSpec, gamma: float) -> None:
+        super().__init__()
+        self.spec, self.gamma, self.kl = spec, gamma, recipe.kl
+        self.reward_weight, self.squash = recipe.reward_weight, SQUASHES[recipe.squash_rewards]
+        self.encoder = recipe.encoder.build(spec.obs_shape)
+        self.rssm = RSSM(
+            recipe.core, recipe.latent, self.encoder.out_dim, spec.action_dim,
+            recipe.hidden, recipe.prior_layers, recipe.norm, recipe.activation,
+        )  # fmt: skip
+        self.feature_dim = self.rssm.feature_dim
+        self.decoder = recipe.decoder.build(self.feature_dim, self.rssm.deter, spec.obs_shape)
+        self.reward = recipe.reward.build(self.feature_dim)
+        self.continues = None if recipe.continues is None else recipe.continues.build(self.feature_dim, gamma)
+
+    def window(self, batch: Sequences) -> Window:
+        """Rows as the model takes them; those of the burn-in are already behind it."""
+        action = action_rows(self.spec, batch.action).transpose(0, 1)
+        obs, reward, terminated, truncated, is_first = (
+            field.transpose(0, 1)
+            for field in (batch.obs, batch.reward, batch.terminated, batch.truncated, batch.is_first)
+        )
+        rssm = self.rssm
+        carry = rssm.initial(len(batch.obs), action) if batch.latent is None else rssm.split(batch.latent)
+        burned, k = None, batch.burn_in
+        if k:
+            with torch.no_grad():
+                state = rssm.observe(self.encoder(obs[:k]), action[:k], is_first[:k], carry).state
+            carry = (state.deter[-1], state.stoch[-1], action[k - 1])
+            burned = torch.cat((*state, action[:k]), -1)
+        return Window(
+            obs[k:], action[k:], self.squash(reward[k:]), terminated[k:], truncated[k:], is_first[k:],
+            carry, burned,
+        )  # fmt: skip
+
+    def observe(self, window: Window) -> Observed:
+        return self.rssm.observe(self.encoder(window.obs), window.action, window.is_first, window.carry)
+
+    def losses(self, window: Window, observed: Observed) -> tuple[dict[str, Tensor], Tensor]:
+        """(loss of each part [T, B], but the KL's, which is a scalar already; mean divergence)."""
+        feature = observed.state.feature
+        found = {
+            "decoder": self.decoder.loss(feature, window.obs),
+            "reward": self.reward_weight * self.reward.loss(self.reward(feature), window.reward),
+        }
+        if self.continues is not None:
+            found["continue"] = self.continues.loss(feature, window.terminated)
+        found["kl"], divergence = self.kl(self.rssm.latent, observed.post, observed.prior)
+        return found, divergence
+
+    def latents(self, window: Window, observed: Observed) -> Tensor:
+        """The carry after every row, as buffers keep it, burn-in included.  [B, L, W]"""
+        after = torch.cat((*observed.state, window.action), -1).detach()
+        whole = after if window.burned is None else torch.cat((window.burned, after))
+        return whole.transpose(0, 1)
+
+    def live(self, feature: Tensor) -> Tensor:
+        """Discount of going on from each state."""
+        if self.continues is None:
+            return feature.new_full(feature.shape[:-1], self.gamma)
+        return self.continues.live(feature)
+
+    def dream(self, start: LatentState, choose: Callable[[Tensor, int], Tensor], horizon: int) -> Dream:
+        """`horizon` steps from states [N, ...]; `choose` takes features [N, F] and the step, and gives action rows."""
+        rssm, weights = self.rssm, self.rssm.prepared()
+        noise = rssm.latent.noise((horizon, len(start.deter)), start.deter).unbind()
+        states, actions = [start], []
+        for t in range(horizon):
+            actions.append(choose(states[-1].feature, t))
+            states.append(rssm.dream(states[-1], actions[-1], noise[t], weights))
+        deter, stoch = (torch.stack(parts) for parts in zip(*states, strict=True))
+        return Dream(LatentState(deter, stoch), torch.stack(actions))
+
+    @torch.no_grad()
+    def imagine(
+        self,
+        carry: Carry,
+        choose: Callable[[LatentState], Tensor],
+        horizon: int,
+        actions: Tensor | None = None,
+    ) -> ImaginedFuture:
+        """What is expected from where an agent stands, its last action still to be done, the likeliest every time.
+
+        `actions` [N, H, ...] are taken as they are; else the agent's own last one, and then what `choose` says.
+        """
+        deter, stoch, action = carry
+        here, features, taken = LatentState(deter, stoch), [], []
+        given = None if actions is None else action_rows(self.spec, actions)
+        for t in range(horizon if given is None else given.shape[1]):
+            if given is not None:
+                action = given[:, t]
+            elif t:
+                action = choose(here)
+            here = self.rssm.dream(here, action, None)
+            features.append(here.feature)
+            taken.append(env_actions(self.spec, action))
+        feature = torch.stack(features, 1)
+        return ImaginedFuture(
+            self.decoder.predict(feature),
+            torch.stack(taken, 1),
+            self.reward.value(feature),
+            self.live(feature),
+        )

@@ -1,0 +1,1 @@
+"""World Models (2018): VAE, MDN-RNN, controller."""

@@ -1,0 +1,196 @@
+"""Convolutional networks for images, channels first."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.palette import palette
+from rl_lightning.nn.init import INITS, check_choice, check_sizes, initialise, make_activation
+from rl_lightning.nn.torso import FeedForward, Network, as_float
+
+
+def _image_size(obs_shape: tuple[int, ...], kernels: list[int], strides: list[int]) -> tuple[int, int]:
+    """Height and width after all convolutions, or an error that says which one does not fit."""
+    if len(obs_shape) != 3:
+        raise ConfigError(
+            f"a CNN needs images (channels, height, width), not observations of shape {obs_shape}; use MLP."
+        )
+    height, width = obs_shape[1:]
+    for layer, (kernel, stride) in enumerate(zip(kernels, strides, strict=True), start=1):
+        if min(height, width) < kernel:
+            raise ConfigError(
+                f"convolution {layer} of the CNN has kernel {kernel}, but its input is {height}x{width} "
+                f"(observations {obs_shape}); use smaller kernels or strides, or SmallCNN."
+            )
+        height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+    return height, width
+
+
+class ConvNet(FeedForward):
+    """Convolutions, then one hidden layer; with hidden 0 the flattened maps are the features."""
+
+    def __init__(
+        self,
+        obs_shape: tuple[int, ...],
+        channels: list[int],
+        kernels: list[int],
+        strides: list[int],
+        hidden: int,
+        activation: str = "relu",
+        init: str = "orthogonal",
+    ) -> None:
+        super().__init__()
+        height, width = _image_size(obs_shape, kernels, strides)
+        layers: list[nn.Module] = []
+        for source, target, kernel, stride in zip(
+            [obs_shape[0], *channels], channels, kernels, strides, strict=False
+        ):
+            layers += [nn.Conv2d(source, target, kernel, stride), make_activation(activation)]
+        self.convolutions = initialise(nn.Sequential(*layers), init)
+        flat = channels[-1] * height * width
+        top = [nn.Linear(flat, hidden), make_activation(activation)] if hidden else []
+        self.top = initialise(nn.Sequential(*top), init)
+        self.out_dim = hidden or flat
+
+    def forward(self, obs: Tensor) -> Tensor:  # [..., C, H, W] -> [..., F]
+        lead = obs.shape[:-3]
+        images = as_float(obs.reshape(-1, *obs.shape[-3:]))
+        features = torch.flatten(self.convolutions(images), 1)
+        return self.top(features).reshape(*lead, self.out_dim)
+
+
+class CNN(Network):
+    """Convolutions of your choice, then one fully connected layer.
+
+    Args:
+        channels: Output channels of each convolution.
+        kernels: Kernel size of each convolution.
+        strides: Stride of each convolution.
+        hidden: Width of the fully connected layer after them; 0 leaves it out.
+        activation: Non-linearity after each layer (relu, silu, elu, gelu, ...).
+        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
+    """
+
+    def __init__(
+        self,
+        channels: list[int] = [32, 64, 64],  # noqa: B006
+        kernels: list[int] = [8, 4, 3],  # noqa: B006
+        strides: list[int] = [4, 2, 1],  # noqa: B006
+        hidden: int = 512,
+        activation: str = "relu",
+        init: str = "orthogonal",
+    ) -> None:
+        if not channels or not len(channels) == len(kernels) == len(strides):
+            raise ConfigError(
+                f"channels, kernels and strides of a CNN need one entry per convolution; "
+                f"they have {len(channels)}, {len(kernels)} and {len(strides)}."
+            )
+        if hidden < 0:
+            raise ConfigError(f"hidden must not be negative, not {hidden}.")
+        self.channels = check_sizes("channels", channels)
+        self.kernels = check_sizes("kernels", kernels)
+        self.strides = check_sizes("strides", strides)
+        self.hidden = hidden
+        make_activation(activation)
+        self.activation = activation
+        self.init = check_choice("init", init, INITS)
+
+    def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
+        return ConvNet(
+            obs_shape, self.channels, self.kernels, self.strides, self.hidden, self.activation, self.init
+        )
+
+
+class NatureCNN(Network):
+    """The network of the Nature DQN paper, for images of 36 pixels a side and more.
+
+    Args:
+        hidden: Width of the fully connected layer.
+        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
+    """
+
+    def __init__(self, hidden: int = 512, init: str = "orthogonal") -> None:
+        self.hidden, self.init = hidden, init
+        self.recipe = CNN([32, 64, 64], [8, 4, 3], [4, 2, 1], hidden, "relu", init)
+
+    def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
+        return self.recipe.build(obs_shape)
+
+
+class SmallCNN(Network):
+    """Two 3x3 convolutions of stride 1, for grids of 5x5 up to about 16x16.
+
+    Args:
+        channels: Output channels of the two convolutions.
+        hidden: Width of the fully connected layer.
+        activation: Non-linearity after each layer (relu, silu, elu, gelu, ...).
+        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
+    """
+
+    def __init__(
+        self,
+        channels: list[int] = [16, 32],  # noqa: B006
+        hidden: int = 128,
+        activation: str = "relu",
+        init: str = "orthogonal",
+    ) -> None:
+        self.channels, self.hidden, self.activation, self.init = list(channels), hidden, activation, init
+        self.recipe = CNN(channels, [3] * len(channels), [1] * len(channels), hidden, activation, init)
+
+    def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
+        return self.recipe.build(obs_shape)
+
+
+class PaletteConvNet(FeedForward):
+    """A ConvNet on indices of colours: each is shown as its RGB, or as its grey level, in [0, 1]."""
+
+    table: Tensor
+
+    def __init__(self, obs_shape: tuple[int, ...], levels: list[int] | None, recipe: CNN) -> None:
+        super().__init__()
+        shown = torch.from_numpy(palette(levels)).to(torch.get_default_device()).float() / 255.0
+        self.register_buffer("table", shown if levels is None else shown[:, :1].clone(), persistent=False)
+        planes = obs_shape[0] * self.table.shape[1]
+        self.net = recipe.build((planes, *obs_shape[1:]))
+        self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.out_dim = self.net.out_dim
+
+    def forward(self, obs: Tensor) -> Tensor:  # [..., F, H, W] -> [..., F]
+        lead = obs.shape[:-3]
+        rows = obs.reshape(-1, *obs.shape[-3:]).permute(0, 2, 3, 1)
+        planes = nn.functional.embedding(rows.int(), self.table).flatten(3).permute(0, 3, 1, 2)
+        return self.net(planes).reshape(*lead, self.out_dim)
+
+
+class PaletteCNN(Network):
+    """A CNN for frames whose pixels are indices of colours.
+
+    Args:
+        levels: Grey level of each index; null: Atari's 128 colours.
+        channels: Output channels of each convolution.
+        kernels: Kernel size of each convolution.
+        strides: Stride of each convolution.
+        hidden: Width of the fully connected layer after them; 0 leaves it out.
+        activation: Non-linearity after each layer (relu, silu, elu, gelu, ...).
+        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
+    """
+
+    def __init__(
+        self,
+        levels: list[int] | None = None,
+        channels: list[int] = [32, 64, 32],  # noqa: B006
+        kernels: list[int] = [8, 4, 3],  # noqa: B006
+        strides: list[int] = [4, 2, 1],  # noqa: B006
+        hidden: int = 512,
+        activation: str = "relu",
+        init: str = "orthogonal",
+    ) -> None:
+        self.levels = None if levels is None else list(levels)
+        self.channels, self.kernels, self.strides = list(channels), list(kernels), list(strides)
+        self.hidden, self.activation, self.init = hidden, activation, init
+        self.recipe = CNN(channels, kernels, strides, hidden, activation, init)
+
+    def build(self, obs_shape: tuple[int, ...]) -> PaletteConvNet:
+        return PaletteConvNet(obs_shape, self.levels, self.recipe)

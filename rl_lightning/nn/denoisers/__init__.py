@@ -1,0 +1,1 @@
+"""Networks that find the noise in a row or a sequence."""

@@ -1,0 +1,225 @@
+"""Networks that find the noise in a row, given the time and a condition. Fully connected ones; sequences elsewhere.
+
+`net(x, t, cond)`: x [..., *E], t and cond [..., C] with leading axes that broadcast to those of x. A sampler asks about
+many candidates of one condition at one time: t is then one number and cond one row for all of them, and what depends on
+those alone is computed once for all candidates.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import ABC, abstractmethod
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rl_lightning.nn.init import check_sizes, make_activation
+
+
+class DenoiserNet(nn.Module, ABC):
+    """Noisy rows to the noise in them."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
+        """[..., *E], [...], [..., C] -> [..., *E]"""
+
+
+class Denoiser(ABC):
+    """Recipe of a denoiser."""
+
+    @abstractmethod
+    def build(self, event: tuple[int, ...], cond_dim: int) -> DenoiserNet:
+        """A fresh network for rows of shape `event`: (A,) for one action, (H, A) for H of them."""
+
+
+def halved(net: nn.Module) -> nn.Module:
+    """A copy with its weights in half precision (bf16); frequencies and other constants stay as they are."""
+    half = copy.deepcopy(net)
+    for parameter in half.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
+    return half
+
+
+def joined(first: Tensor, second: Tensor) -> Tensor:
+    """Two conditions side by side, their leading axes broadcast.  [..., C], [..., D] -> [..., C + D]
+
+    The shape is asked of tensors: `torch.broadcast_shapes` would fix the number of rows in an exported graph.
+    """
+    lead = torch.broadcast_tensors(first[..., :1], second[..., :1])[0].shape[:-1]
+    return torch.cat((first.expand(*lead, -1), second.expand(*lead, -1)), -1)
+
+
+class FourierTime(nn.Module):
+    """Time as waves of random, fixed frequencies.  [...] -> [..., width]"""
+
+    frequencies: Tensor
+
+    def __init__(self, width: int = 32, scale: float = 30.0) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", scale * torch.randn(width // 2))
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, t: Tensor) -> Tensor:
+        angle = 2.0 * math.pi * t.unsqueeze(-1) * self.frequencies
+        waves = torch.cat((angle.sin(), angle.cos()), -1)  # in full precision, whatever the weights have
+        return self.linear(waves.to(self.linear.weight.dtype))  # type: ignore[no-any-return]
+
+
+class SineTime(nn.Module):
+    """Time as waves of fixed frequencies, then two layers.  [...] -> [..., width]"""
+
+    frequencies: Tensor
+
+    def __init__(self, width: int = 64, longest: float = 10_000.0, scale: float = 100.0) -> None:
+        super().__init__()
+        powers = torch.arange(width // 2) / max(width // 2 - 1, 1)
+        self.register_buffer("frequencies", scale * longest**-powers, persistent=False)
+        self.layers = nn.Sequential(nn.Linear(width, 4 * width), nn.Mish(), nn.Linear(4 * width, width))
+
+    def forward(self, t: Tensor) -> Tensor:
+        angle = t.unsqueeze(-1) * self.frequencies
+        waves = torch.cat((angle.sin(), angle.cos()), -1)
+        return self.layers(waves.to(next(self.layers.parameters()).dtype))  # type: ignore[no-any-return]
+
+
+class ResidualBlock(nn.Module):
+    """silu(W x) + shift, then silu(W' .), plus W'' x or x itself. Both products of x are one."""
+
+    def __init__(self, in_dim: int, out_dim: int) -> None:
+        super().__init__()
+        self.out_dim, self.widens = out_dim, in_dim != out_dim
+        self.enter = nn.Linear(in_dim, 2 * out_dim if self.widens else out_dim)
+        self.mix = nn.Linear(out_dim, out_dim)
+
+    def forward(self, x: Tensor, shift: Tensor) -> Tensor:
+        entered = self.enter(x)
+        main, around = entered.split(self.out_dim, -1) if self.widens else (entered, x)
+        if torch.is_grad_enabled():
+            return around + F.silu(self.mix(F.silu(main) + shift))
+        inner = F.silu(main, inplace=True).add_(shift)  # nobody needs what went in again
+        return F.silu(self.mix(inner), inplace=True).add_(around)
+
+
+class ResidualDenoiserNet(DenoiserNet):
+    """Down, middle and up blocks with skips, each shifted by an embedding of time and condition."""
+
+    def __init__(
+        self,
+        event: tuple[int, ...],
+        cond_dim: int,
+        widths: list[int],
+        embed: int,
+        features: int,
+        scale: float,
+    ) -> None:
+        super().__init__()
+        self.event, dim = event, math.prod(event)
+        self.time = FourierTime(features, scale)
+        self.cond = nn.Linear(cond_dim, features)
+        self.embed = nn.Sequential(nn.Linear(2 * features, embed), nn.SiLU(), nn.Linear(embed, embed))
+        down = [ResidualBlock(i, o) for i, o in zip([dim, *widths[:-1]], widths, strict=True)]
+        middle = ResidualBlock(widths[-1], widths[-1])
+        ups, width = [], widths[-1]
+        for skip, out in zip(widths[:0:-1], widths[-2::-1], strict=True):
+            ups.append(ResidualBlock(skip + width, out))
+            width = out
+        self.down, self.middle, self.up = nn.ModuleList(down), middle, nn.ModuleList(ups)
+        self.sizes = [*widths, widths[-1], *widths[-2::-1]]
+        self.shift = nn.Linear(embed, sum(self.sizes))  # of all blocks at once
+        self.last = nn.Linear(2 * widths[0], dim)
+
+    def shifts(self, t: Tensor, cond: Tensor) -> list[Tensor]:
+        """What time and condition add to every block."""
+        both = joined(F.silu(self.cond(cond)), self.time(t))
+        return list(self.shift(F.silu(self.embed(both))).split(self.sizes, -1))
+
+    def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
+        shifts = self.shifts(t, cond)
+        h = x.flatten(x.dim() - len(self.event))
+        kept: list[Tensor] = []
+        for block in self.down:
+            h = block(h, shifts[len(kept)])
+            kept.append(h)
+        h = self.middle(h, shifts[len(kept)])
+        for i, block in enumerate(self.up):
+            h = block(torch.cat((kept.pop(), h), -1), shifts[len(self.down) + 1 + i])
+        skip, own = self.last.weight.chunk(2, 1)  # two small products cost less than copying wide rows
+        return (F.linear(kept.pop(), skip, self.last.bias) + F.linear(h, own)).view(x.shape)
+
+
+class ResidualDenoiser(Denoiser):
+    """The residual network with skips of Diffusion-DICE (and of QGPO before it); no normalisation, no dropout.
+
+    Args:
+        widths: Widths on the way down; the way up mirrors them.
+        embed: Width of the embedding of time and condition.
+        features: Features of time, and of the condition, before that.
+        scale: Spread of the random frequencies that time is seen through.
+    """
+
+    def __init__(
+        self,
+        widths: list[int] = [512, 256, 128],  # noqa: B006  (copied, never mutated)
+        embed: int = 128,
+        features: int = 32,
+        scale: float = 30.0,
+    ) -> None:
+        check_sizes("embed and features", [embed, features])
+        self.widths, self.embed, self.features, self.scale = (
+            check_sizes("widths", widths),
+            embed,
+            features,
+            scale,
+        )
+
+    def build(self, event: tuple[int, ...], cond_dim: int) -> ResidualDenoiserNet:
+        return ResidualDenoiserNet(event, cond_dim, self.widths, self.embed, self.features, self.scale)
+
+
+class MLPDenoiserNet(DenoiserNet):
+    """One stack over row, time and condition; the first layer's products are taken apart, so that each is done once."""
+
+    def __init__(
+        self, event: tuple[int, ...], cond_dim: int, hidden: list[int], features: int, activation: str
+    ) -> None:
+        super().__init__()
+        self.event, dim = event, math.prod(event)
+        self.widths = [dim, cond_dim + features]
+        self.time = SineTime(features)
+        self.enter = nn.Linear(sum(self.widths), hidden[0])
+        layers: list[nn.Module] = [make_activation(activation)]
+        for i, o in pairwise(hidden):
+            layers += [nn.Linear(i, o), make_activation(activation)]
+        self.layers = nn.Sequential(*layers, nn.Linear(hidden[-1], dim))
+
+    def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
+        known = joined(cond, self.time(t))
+        own, shared = self.enter.weight.split(self.widths, -1)
+        rows = x.flatten(x.dim() - len(self.event))
+        first = F.linear(rows, own) + F.linear(known, shared, self.enter.bias)
+        return self.layers(first).view(x.shape)  # type: ignore[no-any-return]
+
+
+class MLPDenoiser(Denoiser):
+    """Fully connected layers over the row, its time and its condition.
+
+    Args:
+        hidden: Width of each layer.
+        features: Features of time.
+        activation: Non-linearity after each layer.
+    """
+
+    def __init__(
+        self,
+        hidden: list[int] = [256, 256, 256],  # noqa: B006  (copied, never mutated)
+        features: int = 64,
+        activation: str = "mish",
+    ) -> None:
+        make_activation(activation)
+        self.hidden, self.features, self.activation = check_sizes("hidden", hidden), features, activation
+
+    def build(self, event: tuple[int, ...], cond_dim: int) -> MLPDenoiserNet:
+        return MLPDenoiserNet(event, cond_dim, self.hidden, self.features, self.activation)

@@ -1,0 +1,1 @@
+"""Parts of the next-frame network."""

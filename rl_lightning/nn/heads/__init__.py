@@ -1,0 +1,1 @@
+"""Policy heads and value functions."""

@@ -1,0 +1,160 @@
+"""Value functions: of states, of state-action pairs (ensembles), and of every discrete action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.nn.ensemble import EnsembleLinear, EnsembleNorm
+from rl_lightning.nn.init import make_activation, orthogonal_
+from rl_lightning.nn.torso import FeedForward, Network, Torso, feed_forward
+
+
+class ValueHead(nn.Module):
+    """Features to a value.  [..., F] -> [...]"""
+
+    def __init__(self, in_dim: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(in_dim, 1)
+        orthogonal_(self.linear, 1.0)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.linear(features).squeeze(-1)
+
+
+class QEnsemble(nn.Module):
+    """E critics of a continuous action as one batched network.
+
+    Args:
+        members: Number of critics.
+        obs: Width of flat observations, or a feed-forward torso that encodes them for all members.
+        action_dim: Width of an action.
+        hidden: Width of each hidden layer.
+        activation: Non-linearity after each hidden layer.
+        layer_norm: Normalise each hidden layer's output before its activation.
+    """
+
+    def __init__(
+        self,
+        members: int,
+        obs: int | FeedForward,
+        action_dim: int,
+        hidden: Sequence[int] = (256, 256),
+        activation: str = "relu",
+        layer_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        self.members = members
+        self.torso = obs if isinstance(obs, FeedForward) else None
+        size = (obs if isinstance(obs, int) else obs.out_dim) + action_dim
+        layers: list[nn.Module] = []
+        for width in hidden:
+            layers.append(EnsembleLinear(members, size, width))
+            if layer_norm:
+                layers.append(EnsembleNorm(members, width))
+            layers.append(make_activation(activation))
+            size = width
+        layers.append(EnsembleLinear(members, size, 1))
+        self.layers = nn.Sequential(*layers)
+
+    def tensors(self) -> list[Tensor]:
+        """Weights and biases of the layers, in order; a module's own walk costs more than a small product."""
+        return [p for layer in self.layers for p in layer._parameters.values() if p is not None]
+
+    def forward(self, obs: Tensor, action: Tensor) -> Tensor:  # [B, O], [B, A] -> [E, B]
+        features = obs if self.torso is None else self.torso(obs)
+        return self.layers(torch.cat((features, action), -1)).squeeze(-1)
+
+
+class QNetworks(nn.Module):
+    """E critics of a continuous action, each with a network of its own.
+
+    Args:
+        members: Number of critics.
+        obs_dim: Width of flat observations.
+        action_dim: Width of an action.
+        network: Recipe of what turns an observation with an action into features.
+    """
+
+    def __init__(self, members: int, obs_dim: int, action_dim: int, network: Network) -> None:
+        super().__init__()
+        self.members = members
+        self.nets = nn.ModuleList(with_output(network, obs_dim + action_dim, 1) for _ in range(members))
+
+    def forward(
+        self, obs: Tensor, action: Tensor
+    ) -> Tensor:  # [B, O], [B, A] or [E, B, O], [E, B, A] -> [E, B]
+        rows = torch.cat((obs, action), -1)
+        own = rows if rows.ndim == 3 else rows.expand(self.members, *rows.shape)
+        return torch.stack([net(part).squeeze(-1) for net, part in zip(self.nets, own, strict=True)])
+
+
+def with_output(network: Network, in_dim: int, out_dim: int) -> nn.Sequential:
+    """A network that does not remember, and a linear layer on top."""
+    torso = feed_forward(network, (in_dim,))
+    return nn.Sequential(torso, nn.Linear(torso.out_dim, out_dim))
+
+
+def make_critics(
+    members: int,
+    obs_dim: int,
+    action_dim: int,
+    hidden: Sequence[int],
+    network: Network | None,
+    layer_norm: bool = False,
+) -> QEnsemble | QNetworks:
+    """Critics of flat observations: of the network, or of plain layers, which are computed all at once."""
+    if network is not None:
+        return QNetworks(members, obs_dim, action_dim, network)
+    return QEnsemble(members, obs_dim, action_dim, hidden, layer_norm=layer_norm)
+
+
+class DiscreteQNet(nn.Module):
+    """The value of every discrete action.  [B, *O] -> [B, A]
+
+    Args:
+        torso: Encodes observations.
+        actions: Number of actions.
+        dueling: Estimate the state's value and the actions' advantages apart, a hidden layer each.
+    """
+
+    def __init__(self, torso: Torso, actions: int, dueling: bool = False) -> None:
+        super().__init__()
+        self.torso = torso
+        self.actions = actions
+        self.dueling = dueling
+        width = torso.out_dim
+        if dueling:
+            self.advantage = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, actions))
+            self.value = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+        else:
+            self.advantage = nn.Sequential(nn.Linear(width, actions))
+            self.value = nn.Sequential()
+
+    def head(self, features: Tensor) -> Tensor:  # [..., F] -> [..., A]
+        advantage = self.advantage(features)
+        if not self.dueling:
+            return advantage
+        return self.value(features) + advantage - advantage.mean(-1, keepdim=True)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.head(self.torso(obs))
+
+
+class DiscreteQEnsemble(nn.Module):
+    """E separate networks of discrete actions' values.  [B, *O] -> [E, B, A]
+
+    Args:
+        torsos: One torso per member; the same one several times is shared.
+        actions: Number of actions.
+        dueling: Estimate the state's value and the actions' advantages apart.
+    """
+
+    def __init__(self, torsos: Sequence[Torso], actions: int, dueling: bool = False) -> None:
+        super().__init__()
+        self.nets = nn.ModuleList(DiscreteQNet(torso, actions, dueling) for torso in torsos)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return torch.stack([net(obs) for net in self.nets])

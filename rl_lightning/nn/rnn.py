@@ -1,0 +1,86 @@
+"""Recurrent networks."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.nn.init import check_choice
+from rl_lightning.nn.mlp import MLP
+from rl_lightning.nn.torso import FeedForward, Network, Torso
+from rl_lightning.types import Carry
+
+CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+
+
+def build_encoder(before: Network | None, default: Network, obs_shape: tuple[int, ...]) -> FeedForward:
+    """The feed-forward torso in front of a torso with memory."""
+    encoder = (before or default).build(obs_shape)
+    if not isinstance(encoder, FeedForward):
+        raise ConfigError(f"before must be a network without memory, not {type(before).__name__}.")
+    return encoder
+
+
+class RecurrentNet(Torso):
+    """An encoder, then a GRU or LSTM. The carry is (h,) or (h, c), each [B, H]."""
+
+    def __init__(self, encoder: FeedForward, cell: str, hidden: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.cell: nn.GRU | nn.LSTM = CELLS[cell](encoder.out_dim, hidden)
+        self.parts = 2 if cell == "lstm" else 1
+        self.out_dim = hidden
+        for name, parameter in self.cell.named_parameters():
+            if name.startswith("weight"):
+                nn.init.orthogonal_(parameter, 1.0)
+            else:
+                nn.init.zeros_(parameter)
+
+    def initial_carry(self, batch: int) -> Carry:
+        weight = next(self.cell.parameters())
+        return tuple(weight.new_zeros(batch, self.out_dim) for _ in range(self.parts))
+
+    def _run(self, encoded: Tensor, carry: Carry) -> tuple[Tensor, Carry]:  # [T, B, F], rows [B, H]
+        state = tuple(part.unsqueeze(0) for part in carry)
+        features, last = self.cell(encoded, state if self.parts == 2 else state[0])
+        return features, tuple(part.squeeze(0) for part in (last if self.parts == 2 else (last,)))
+
+    def step(self, obs: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        features, carry = self._run(self.encoder(obs).unsqueeze(0), carry)
+        return features.squeeze(0), carry
+
+    def unroll(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Carry]:
+        encoded = self.encoder(obs)
+        keep = (~is_first).to(encoded.dtype).unsqueeze(-1)
+        # the fused kernel runs between the steps at which some row starts an episode
+        starts = is_first.any(1).nonzero().flatten().tolist()
+        cuts = sorted({0, *starts, len(obs)})
+        pieces = []
+        for begin, end in pairwise(cuts):
+            carry = tuple(part * keep[begin] for part in carry)
+            features, carry = self._run(encoded[begin:end], carry)
+            pieces.append(features)
+        return torch.cat(pieces), carry
+
+
+class RNN(Network):
+    """A recurrent layer behind an encoder of the observations.
+
+    Args:
+        cell: Kind of recurrence, "gru" or "lstm".
+        hidden: Size of the recurrent state, which is also the number of features.
+        before: Network that encodes each observation first (MLP, CNN); one tanh layer of 64 when left out.
+    """
+
+    def __init__(self, cell: str = "gru", hidden: int = 128, before: Network | None = None) -> None:
+        self.cell = check_choice("cell", cell, tuple(CELLS))
+        if hidden < 1:
+            raise ConfigError(f"hidden must be positive, not {hidden}.")
+        self.hidden = hidden
+        self.before = before
+
+    def build(self, obs_shape: tuple[int, ...]) -> RecurrentNet:
+        return RecurrentNet(build_encoder(self.before, MLP([64]), obs_shape), self.cell, self.hidden)

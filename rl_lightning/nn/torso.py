@@ -1,0 +1,64 @@
+"""What every torso offers: features of observations, one step at a time or a whole rollout at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.types import Carry
+
+
+def as_float(obs: Tensor) -> Tensor:
+    """Pixels (uint8) become numbers in [0, 1]; floats pass as they are. Called once, by the torso."""
+    if obs.is_floating_point():
+        return obs
+    return obs.float().div_(255.0) if obs.dtype == torch.uint8 else obs.float()
+
+
+class Torso(nn.Module, ABC):
+    """Observations to features. `carry` is the recurrent state, rows first, zeros where an episode starts."""
+
+    out_dim: int
+
+    def initial_carry(self, batch: int) -> Carry:
+        return ()
+
+    @abstractmethod
+    def step(self, obs: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        """[B, *O] -> [B, F], carry"""
+
+    @abstractmethod
+    def unroll(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Carry]:
+        """[T, B, *O], rows [B, ...], [T, B] -> [T, B, F], carry; a row's carry is zeroed where is_first."""
+
+
+class FeedForward(Torso):
+    """A torso without memory: `torso(obs [..., *O]) -> [..., F]`, and step and unroll are just that."""
+
+    def step(self, obs: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        return self(obs), carry
+
+    def unroll(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Carry]:
+        return self(obs), carry
+
+
+def feed_forward(network: Network, obs_shape: tuple[int, ...]) -> FeedForward:
+    """A torso for rules that learn from single steps; a network that remembers is refused."""
+    torso = network.build(obs_shape)
+    if not isinstance(torso, FeedForward):
+        raise ConfigError(
+            f"{type(network).__name__} remembers, but this algorithm learns from single steps drawn at random. "
+            f"Use MLP or CNN here, or PPO with {type(network).__name__}"
+        )
+    return torso
+
+
+class Network(ABC):
+    """Recipe of a torso."""
+
+    @abstractmethod
+    def build(self, obs_shape: tuple[int, ...]) -> Torso:
+        """A fresh torso for observations of this shape."""

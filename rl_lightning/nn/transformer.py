@@ -1,0 +1,144 @@
+"""Attention over the last few observations of an episode."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.nn.init import orthogonal_
+from rl_lightning.nn.mlp import MLP
+from rl_lightning.nn.rnn import build_encoder
+from rl_lightning.nn.torso import FeedForward, Network, Torso
+from rl_lightning.types import Carry
+
+CHUNK = 64  # steps attended at once: dense products, and memory that grows with T and not with its square
+
+
+class WindowBlock(nn.Module):
+    """Pre-norm attention of the newest token over its window, then a position-wise layer."""
+
+    def __init__(self, dim: int, heads: int, window: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query_norm, self.key_norm, self.mix_norm = (nn.LayerNorm(dim) for _ in range(3))
+        self.query = nn.Linear(dim, dim)
+        self.key_value = nn.Linear(dim, 2 * dim)
+        self.out = nn.Linear(dim, dim)
+        # how much each head listens to an age; they start with different reaches, the first the shortest
+        slopes = 2.0 ** -torch.arange(heads)
+        self.age_bias = nn.Parameter(-slopes.unsqueeze(1) * torch.arange(window))
+        self.mix = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+
+    def forward(self, token: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
+        """token [T, B, D], memory [W-1+T, B, D], visible [B, T, W-1+T] -> [T, B, D]"""
+        query = self._by_head(self.query(self.query_norm(token)))  # [B, heads, T, D/heads]
+        key, value = (self._by_head(part) for part in self.key_value(self.key_norm(memory)).chunk(2, -1))
+        scores = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5 + self._bias(len(token), len(memory))
+        weights = scores.masked_fill(~visible.unsqueeze(1), float("-inf")).softmax(-1)
+        token = token + self.out((weights @ value).permute(2, 0, 1, 3).flatten(2))
+        return token + self.mix(self.mix_norm(token))
+
+    def _by_head(self, rows: Tensor) -> Tensor:  # [T, B, D] -> [B, heads, T, D/heads]
+        return rows.unflatten(-1, (self.heads, -1)).permute(1, 2, 0, 3)
+
+    def _bias(self, steps: int, length: int) -> Tensor:  # -> [heads, T, W-1+T]
+        age = ages(steps, length, self.age_bias.device)
+        return self.age_bias[:, age.clamp(0, self.age_bias.shape[1] - 1)]
+
+
+def ages(steps: int, length: int, device: torch.device) -> Tensor:
+    """Steps from each row of a memory to each of its last `steps` rows.  -> [T, length]"""
+    now = torch.arange(length - steps, length, device=device)
+    return now.unsqueeze(1) - torch.arange(length, device=device)
+
+
+class WindowTransformerNet(Torso):
+    """Each layer refines the newest token by attending to the encoded observations of its window.
+
+    Keys and values are made from the encodings alone, not from earlier tokens' outputs: a feature depends on
+    exactly the last W observations, a step costs W rows instead of a whole pass, and unrolling T steps
+    gives the same numbers as stepping T times.
+
+    The carry is one tensor [B, W-1, D+1]: the previous encodings, oldest first, and a column that is 1 where
+    there was one. All zeros is the start of an episode.
+    """
+
+    def __init__(self, encoder: FeedForward, dim: int, heads: int, layers: int, window: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.embed = nn.Linear(encoder.out_dim, dim)
+        self.blocks = nn.ModuleList(WindowBlock(dim, heads, window) for _ in range(layers))
+        self.norm = nn.LayerNorm(dim)
+        self.window = window
+        self.out_dim = dim
+        orthogonal_(self.embed, 1.0)
+
+    def initial_carry(self, batch: int) -> Carry:
+        return (self.embed.weight.new_zeros(batch, self.window - 1, self.out_dim + 1),)
+
+    def step(self, obs: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
+        count = obs.shape[0]  # `len` is a constant to an exporter
+        no_start = torch.zeros(1, count, dtype=torch.bool, device=obs.device)
+        features, carry = self.unroll(obs.unsqueeze(0), carry, no_start)
+        return features.squeeze(0), carry
+
+    def unroll(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Carry]:
+        encoded = self.embed(self.encoder(obs))  # [T, B, D]
+        past = carry[0].transpose(0, 1)  # [W-1, B, D+1]
+        memory = torch.cat((past[..., :-1], encoded))
+        # number of the episode that each row of the memory belongs to; -1 where there is none
+        episode = is_first.long().cumsum(0)
+        before = torch.where(past[..., -1] > 0, 0, -1)
+        owner = torch.cat((before, episode))  # [W-1+T, B]
+        features = [
+            self._attend(encoded[t : t + CHUNK], memory[t : t + CHUNK + self.window - 1], owner[t:])
+            for t in range(0, len(obs), CHUNK)
+        ]
+        return torch.cat(features), (self._next_carry(memory, owner, episode[-1]),)
+
+    def _attend(self, token: Tensor, memory: Tensor, owner: Tensor) -> Tensor:
+        """token [T, B, D], memory [W-1+T, B, D], owner [at least W-1+T, B] -> [T, B, D]"""
+        age = ages(len(token), len(memory), token.device)
+        owner = owner[: len(memory)].T  # [B, W-1+T]
+        same = owner[:, self.window - 1 :].unsqueeze(2) == owner.unsqueeze(1)
+        visible = same & (age >= 0) & (age < self.window)  # [B, T, W-1+T]
+        for block in self.blocks:
+            token = block(token, memory, visible)
+        return self.norm(token)
+
+    def _next_carry(self, memory: Tensor, owner: Tensor, current: Tensor) -> Tensor:
+        keep = self.window - 1
+        valid = (owner[-keep:] == current).to(memory.dtype).unsqueeze(-1)
+        return torch.cat((memory[-keep:] * valid, valid), -1).transpose(0, 1)
+
+
+class WindowTransformer(Network):
+    """Attention over the last observations of the episode.
+
+    Args:
+        window: Number of observations seen, the newest included.
+        dim: Width of the tokens, which is also the number of features.
+        heads: Attention heads; must divide dim.
+        layers: Attention layers.
+        before: Network that encodes each observation first (MLP, CNN); one tanh layer of 64 when left out.
+    """
+
+    def __init__(
+        self, window: int = 16, dim: int = 64, heads: int = 4, layers: int = 2, before: Network | None = None
+    ) -> None:
+        if window < 2:
+            raise ConfigError(f"window must be at least 2, not {window}; MLP sees one observation.")
+        if min(dim, heads, layers) < 1 or dim % heads:
+            raise ConfigError(
+                f"dim, heads and layers must be positive and heads must divide dim: {dim}, {heads}."
+            )
+        self.window = window
+        self.dim = dim
+        self.heads = heads
+        self.layers = layers
+        self.before = before
+
+    def build(self, obs_shape: tuple[int, ...]) -> WindowTransformerNet:
+        encoder = build_encoder(self.before, MLP([64]), obs_shape)
+        return WindowTransformerNet(encoder, self.dim, self.heads, self.layers, self.window)

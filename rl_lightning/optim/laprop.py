@@ -1,0 +1,92 @@
+"""LaProp (Ziyin et al. 2020) with adaptive clipping and warm-up, as the current Dreamer v3 optimises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.optim.optimizers import OptimizerRecipe
+
+
+class LaProp(OptimizerRecipe):
+    """Gradients are divided by their running size first, and averaged then.
+
+    Args:
+        betas: Decay of the running mean and of the running square.
+        eps: Added to the denominator.
+        clip: Each tensor's gradient is scaled down to this share of the tensor's own norm; null never.
+        least_norm: Norm that even a tensor of zeros counts with when clipping.
+        warmup: Steps over which the learning rate rises from zero.
+    """
+
+    def __init__(
+        self,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-20,
+        clip: float | None = 0.3,
+        least_norm: float = 1e-3,
+        warmup: int = 1000,
+    ) -> None:
+        if not all(0.0 <= beta < 1.0 for beta in betas) or warmup < 0 or (clip is not None and clip <= 0):
+            raise ConfigError(
+                f"LaProp: betas in [0, 1), clip above 0, warmup not negative; not {betas}, {clip}, {warmup}"
+            )
+        self.betas, self.eps, self.clip, self.least_norm, self.warmup = betas, eps, clip, least_norm, warmup
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        return LaPropOptimizer(params, lr, self)
+
+
+class LaPropOptimizer(torch.optim.Optimizer):
+    """See LaProp. All tensors of a group are stepped in a few calls."""
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float, recipe: LaProp) -> None:
+        super().__init__(params, {"lr": lr})
+        self.recipe = recipe
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if not params:
+                continue
+            states = [self._state(p) for p in params]
+            for state in states:
+                state["step"] += 1
+            self._move(group["lr"], params, states)
+
+    def _state(self, param: Tensor) -> dict[str, Tensor]:
+        state = self.state[param]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["mean"], state["square"] = torch.zeros_like(param), torch.zeros_like(param)
+        return state
+
+    def _move(self, lr: float, params: list[Tensor], states: list[dict[str, Tensor]]) -> None:
+        recipe, count = self.recipe, float(states[0]["step"])
+        (first, second), grads = recipe.betas, self._clipped(params)
+        squares, means = [s["square"] for s in states], [s["mean"] for s in states]
+        torch._foreach_mul_(squares, second)
+        torch._foreach_addcmul_(squares, grads, grads, 1.0 - second)
+        size = torch._foreach_div(squares, 1.0 - second**count)
+        torch._foreach_sqrt_(size)
+        torch._foreach_add_(size, recipe.eps)
+        torch._foreach_lerp_(means, torch._foreach_div(grads, size), 1.0 - first)
+        rate = lr * min(1.0, count / max(1, recipe.warmup)) / (1.0 - first**count)
+        torch._foreach_add_(params, means, alpha=-rate)
+
+    def _clipped(self, params: list[Tensor]) -> list[Tensor]:
+        grads = [p.grad for p in params if p.grad is not None]
+        if self.recipe.clip is None:
+            return grads
+        limits = torch._foreach_clamp_min(torch._foreach_norm(params), self.recipe.least_norm)
+        norms = torch._foreach_clamp_min(torch._foreach_norm(grads), 1e-30)
+        shares = [
+            (self.recipe.clip * limit / norm).clamp(max=1.0)
+            for limit, norm in zip(limits, norms, strict=True)
+        ]
+        return [grad * share for grad, share in zip(grads, shares, strict=True)]

@@ -1,0 +1,162 @@
+"""Recipes of optimizers. `build` chooses the fused kernel where torch has one for the parameters' device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.optim.cpu_adafactor import CPUAdafactor
+from rl_lightning.optim.fused_adam import FusedAdam
+
+FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")
+
+
+def _can_fuse(params: list[nn.Parameter]) -> bool:
+    return all(p.device.type in FUSED_DEVICES and p.is_floating_point() for p in params)
+
+
+def _check(betas: tuple[float, float] = (0.0, 0.0), eps: float = 1.0, weight_decay: float = 0.0) -> None:
+    if not all(0.0 <= beta < 1.0 for beta in betas):
+        raise ConfigError(f"betas must lie in [0, 1), not {betas}.")
+    if eps <= 0.0 or weight_decay < 0.0:
+        raise ConfigError(f"eps must be above 0 and weight_decay not negative, not {eps} and {weight_decay}.")
+
+
+class OptimizerRecipe(ABC):
+    """Recipe of an optimizer."""
+
+    @abstractmethod
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        """An optimizer of these parameters, which already live on their device."""
+
+
+class Adam(OptimizerRecipe):
+    """Adam.
+
+    Args:
+        betas: Decay of the running mean and of the running square of the gradient.
+        eps: Added to the denominator.
+        weight_decay: L2 penalty added to the gradient.
+    """
+
+    def __init__(
+        self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0
+    ) -> None:
+        _check(betas, eps, weight_decay)
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        params = list(params)
+        if _can_fuse(params):
+            return FusedAdam(params, lr, self.betas, self.eps, self.weight_decay, fused=True)
+        return torch.optim.Adam(params, lr, self.betas, self.eps, self.weight_decay)
+
+
+class AdamW(OptimizerRecipe):
+    """Adam with decoupled weight decay.
+
+    Args:
+        betas: Decay of the running mean and of the running square of the gradient.
+        eps: Added to the denominator.
+        weight_decay: Share of each weight taken away per unit of learning rate.
+    """
+
+    def __init__(
+        self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01
+    ) -> None:
+        _check(betas, eps, weight_decay)
+        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        params = list(params)
+        return torch.optim.AdamW(
+            params, lr, self.betas, self.eps, self.weight_decay, fused=_can_fuse(params) or None
+        )
+
+
+class RMSprop(OptimizerRecipe):
+    """RMSprop.
+
+    Args:
+        alpha: Decay of the running square of the gradient.
+        eps: Added to the denominator.
+        momentum: Decay of the running step; 0 is none.
+        weight_decay: L2 penalty added to the gradient.
+    """
+
+    def __init__(
+        self, alpha: float = 0.99, eps: float = 1e-8, momentum: float = 0.0, weight_decay: float = 0.0
+    ) -> None:
+        _check((alpha, 0.0), eps, weight_decay)
+        self.alpha, self.eps, self.momentum, self.weight_decay = alpha, eps, momentum, weight_decay
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        return torch.optim.RMSprop(
+            list(params), lr, self.alpha, self.eps, self.weight_decay, self.momentum, foreach=True
+        )
+
+
+class SGD(OptimizerRecipe):
+    """Stochastic gradient descent.
+
+    Args:
+        momentum: Decay of the running step; 0 is none.
+        nesterov: Look ahead along the running step.
+        weight_decay: L2 penalty added to the gradient.
+    """
+
+    def __init__(self, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:
+        _check(weight_decay=weight_decay)
+        if nesterov and momentum <= 0.0:
+            raise ConfigError("nesterov needs a momentum above 0.")
+        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        params = list(params)
+        return torch.optim.SGD(
+            params,
+            lr,
+            self.momentum,
+            weight_decay=self.weight_decay,
+            nesterov=self.nesterov,
+            fused=_can_fuse(params) or None,
+        )
+
+
+class Adafactor(OptimizerRecipe):
+    """Adafactor (Shazeer and Stern 2018) with relative steps: min(lr, 1/sqrt t) times the size of each weight.
+
+    The second moment of a matrix is kept as a row and a column over its last two axes.
+
+    Args:
+        eps: Smallest mean square of a gradient, as its root, and smallest size of a weight. torch's own default of the
+            first is so large that it changes what small gradients do; far smaller ones divide by zero.
+        clip: Updates are scaled down to this root mean square.
+        beta2_decay: Exponent of the decay of the running square: 1 - t^decay.
+        weight_decay: Share of each weight taken away per unit of learning rate.
+    """
+
+    def __init__(
+        self,
+        eps: tuple[float, float] = (1e-15, 1e-3),
+        clip: float = 1.0,
+        beta2_decay: float = -0.8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        if min(eps) <= 0.0 or weight_decay < 0.0 or clip <= 0.0 or beta2_decay > 0.0:
+            raise ConfigError(
+                f"Adafactor: eps {eps} and clip {clip} must be above 0, weight_decay {weight_decay} not negative and "
+                f"beta2_decay {beta2_decay} not positive."
+            )
+        self.eps, self.clip, self.beta2_decay, self.weight_decay = eps, clip, beta2_decay, weight_decay
+
+    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        eps = (float(self.eps[0]), float(self.eps[1]))
+        # one tensor after the other: without copies of all together
+        return CPUAdafactor(
+            list(params), lr, self.beta2_decay, eps, self.clip, self.weight_decay, foreach=False
+        )

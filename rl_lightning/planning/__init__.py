@@ -1,0 +1,1 @@
+"""Planning by sampling: CEM, MPPI, and MPC on top."""

@@ -1,0 +1,77 @@
+"""What every replay buffer offers, and the question of whether it fits into memory."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Protocol, TypeVar
+
+import psutil
+import torch
+from torch import Tensor
+
+from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.replay.segments import SegmentStore
+from rl_lightning.types import EnvSpec, Steps, Transitions
+
+R = TypeVar("R")
+AUTO_SHARE = 0.5  # share of the free memory that `capacity: auto` takes
+AUTO_MOST = 1_000_000  # rows, whatever the memory
+
+
+class ReplayBuffer(Protocol):
+    """Rows of experience, written in the order they happened, read at random."""
+
+    capacity: int
+    progress: float  # share of the run that is over; set before sampling
+
+    def __len__(self) -> int: ...
+    def add(self, steps: Steps) -> None: ...
+    def sample(self, count: int, generator: torch.Generator, n_step: int, gamma: float) -> Transitions: ...
+    def set_priorities(self, index: Tensor, priority: Tensor) -> None: ...
+    def cut(self, env: int) -> None: ...
+    def save(self, store: SegmentStore) -> dict[str, Any]: ...
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None: ...
+
+
+class BufferRecipe:
+    """Base of the recipes that a YAML names under `buffer:`."""
+
+    def build(self, spec: EnvSpec, num_envs: int) -> ReplayBuffer:
+        raise TypeError(f"{type(self).__name__} must define build(spec, num_envs)")
+
+
+def fit_capacity(capacity: int | str, row_bytes: int, num_envs: int, free: int | None = None) -> int:
+    """The number of rows to allocate, a multiple of `num_envs`; refuses what `free` bytes (memory) cannot hold."""
+    free = psutil.virtual_memory().available if free is None else free
+    if capacity == "auto":
+        rows = min(AUTO_MOST, int(AUTO_SHARE * free) // row_bytes)
+    elif isinstance(capacity, int) and capacity > 0:
+        rows = capacity
+    else:
+        raise ConfigError(f"buffer.capacity is {capacity!r}; it must be a positive number of rows, or auto")
+    if rows * row_bytes > free:
+        fits = int(AUTO_SHARE * free) // row_bytes
+        raise ConfigError(
+            f"a buffer of {rows:,} rows needs {rows * row_bytes / 2**30:.1f} GB and {free / 2**30:.1f} GB are free.\n"
+            f"Use --data.buffer.init_args.capacity {fits} or auto (half of what is free)"
+        )
+    return max(num_envs, rows // num_envs * num_envs)
+
+
+def as_saved(recipe: R, saved: int | None, built: int) -> R | None:
+    """The recipe that gives a buffer the size it was saved with; None where it has that size already.
+
+    `auto` follows the memory that is free, which is another after a restart; a number that was changed is refused,
+    because rows that were never written would be drawn.
+    """
+    if saved is None or saved == built:
+        return None
+    if getattr(recipe, "capacity", None) != "auto":
+        raise ResumeError(
+            f"the buffer had room for {saved:,} rows, and this run asks for {built:,}; an exact resume keeps it.\n"
+            f"Use --data.buffer.init_args.capacity {saved}, or begin anew from its weights: "
+            "rl fit --config ... --ckpt_path RUN --resume_mode warm_start"
+        )
+    found = copy.copy(recipe)
+    found.capacity = saved  # type: ignore[attr-defined]
+    return found

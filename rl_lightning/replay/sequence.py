@@ -1,0 +1,262 @@
+"""Replay of windows of consecutive rows, for models that remember: one ring of arrival rows per env.
+
+Row t holds an observation, what was received on arriving there (reward, terminated, truncated) and the action taken
+after seeing it. An episode's true last observation is a row of its own with a zero action; the first row has reward 0.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+
+from rl_lightning.errors import ConfigError
+from rl_lightning.replay.replay_buffer import fit_capacity
+from rl_lightning.replay.ring_segments import ages, between, live, load_rings, save_rings, spread
+from rl_lightning.replay.segments import SegmentStore
+from rl_lightning.replay.window_samplers import UniformWindows, Windows
+from rl_lightning.types import EnvSpec, Sequences, Steps
+
+ARRAYS = ("obs", "action", "reward", "terminated", "truncated", "is_first", "age")
+
+
+class SequenceReplay:
+    """Keeps the newest rows of every env and draws windows of them.
+
+    Args:
+        capacity: Rows to keep over all envs, or "auto" for half of the free memory (or disk), at most a million.
+        windows: How windows are drawn; null: all with the same probability.
+        within_episode: No window crosses from one episode into the next; episodes shorter than a window are unused.
+        disk: Folder for rows that memory cannot hold; null: in memory. A run leaves nothing there.
+    """
+
+    def __init__(
+        self,
+        capacity: int | str = 1_000_000,
+        windows: Windows | None = None,
+        within_episode: bool = False,
+        disk: str | None = None,
+    ) -> None:
+        self.capacity, self.windows = capacity, windows or UniformWindows()
+        self.within_episode, self.disk = within_episode, disk
+
+    def build(self, spec: EnvSpec, num_envs: int, length: int, latent_width: int = 0) -> SequenceBuffer:
+        return SequenceBuffer(spec, num_envs, length, self, latent_width)
+
+
+def row_bytes(spec: EnvSpec, latent_width: int = 0) -> int:
+    """Memory of one row."""
+    obs = int(np.prod(spec.obs_shape)) * np.dtype(spec.obs_dtype).itemsize
+    action = int(np.prod(spec.action_shape)) * (4 if spec.action_kind == "continuous" else 8)
+    return obs + action + 4 + 3 + 4 + 4 * latent_width
+
+
+class SequenceBuffer:
+    """One ring per env, `ring` rows long. A window is known by its last row, as `env * ring + slot`.
+
+    Args:
+        spec: What the env is like.
+        num_envs: Rings.
+        length: Rows of a window.
+        recipe: Capacity and the way windows are drawn.
+        latent_width: Width of the recurrent state that is kept with every row; 0: none.
+    """
+
+    def __init__(
+        self, spec: EnvSpec, num_envs: int, length: int, recipe: SequenceReplay, latent_width: int = 0
+    ) -> None:
+        self.spec, self.num_envs, self.length, self.latent_width = spec, num_envs, length, latent_width
+        self.within_episode = recipe.within_episode
+        self.scratch = None if recipe.disk is None else _folder(recipe.disk)
+        free = None if self.scratch is None else psutil.disk_usage(self.scratch.name).free
+        self.capacity = fit_capacity(recipe.capacity, row_bytes(spec, latent_width), num_envs, free)
+        self.ring = self.capacity // num_envs
+        if self.ring < length + 1:
+            raise ConfigError(
+                f"buffer.capacity is {self.capacity}, {self.ring} rows for each of {num_envs} envs; windows of "
+                f"{length} rows need at least {(length + 1) * num_envs}"
+            )
+        continuous = spec.action_kind == "continuous"
+        self.obs = self._array("obs", spec.obs_dtype, spec.obs_shape)
+        self.action = self._array("action", "float32" if continuous else "int64", spec.action_shape)
+        self.reward = self._array("reward", "float32")
+        self.terminated = self._array("terminated", "bool")
+        self.truncated = self._array("truncated", "bool")
+        self.is_first = self._array("is_first", "bool")
+        self.age = self._array("age", "int32")  # rows since the episode's first one
+        self.latent = self._array("latent", "float32", (latent_width,))  # recurrent state on arriving
+        self.total = [0] * num_envs  # rows ever written, per env; the next one goes to total % ring
+        self.next_age = [0] * num_envs
+        self.owed = np.zeros(
+            num_envs, np.float32
+        )  # reward of the newest step, which the next row arrives with
+        self.owed_latent = np.zeros((num_envs, latent_width), np.float32)
+        self.cuts: list[tuple[int, int]] = []  # (env, row) after which an episode was broken off
+        self.progress = 0.0  # share of the run that is over; the DataModule sets it before sampling
+        self.drawer = recipe.windows.build(self)
+
+    def _array(self, name: str, dtype: str, shape: tuple[int, ...] = ()) -> Tensor:
+        whole = (self.num_envs, self.ring, *shape)
+        if self.scratch is None or 0 in whole:
+            return torch.from_numpy(np.zeros(whole, dtype))
+        path = Path(self.scratch.name) / name
+        return torch.from_numpy(np.memmap(path, dtype, "w+", shape=whole))
+
+    def __len__(self) -> int:
+        return sum(min(count, self.ring) for count in self.total)
+
+    def add(self, steps: Steps, latents: np.ndarray | None = None) -> None:
+        """Appends steps as rows. `latents` [T, N, W] is the recurrent state after each step."""
+        most = self.ring // 2  # steps that fit with a last observation after each
+        before = list(self.total)
+        for start in range(0, len(steps.obs), most):
+            part = steps if len(steps.obs) <= most else between(steps, start, start + most)
+            kept = None if latents is None else latents[start : start + most]
+            for n in range(self.num_envs):
+                ends = {t: last for t, env, last in part.ends if env == n}
+                self._add_env(n, part, ends, None if kept is None else kept[:, n])
+        self.drawer.written(before)
+
+    def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray], latents: np.ndarray | None) -> None:
+        count = len(steps.obs)
+        after, place, lasts = spread(count, list(ends))
+        total = count + len(after)
+        slots = (self.total[n] + np.arange(total)) % self.ring
+        at, last = slots[place], slots[lasts]
+        first = place[steps.is_first[:, n]]
+        array = {name: getattr(self, name).numpy()[n] for name in (*ARRAYS, "latent")}
+        array["obs"][at] = steps.obs[:, n]
+        for t, slot in zip(after, last, strict=True):
+            array["obs"][slot] = ends[int(t)]
+        array["action"][at], array["action"][last] = steps.action[:, n], 0
+        array["reward"][slots], self.owed[n] = self._arrived(
+            steps.reward[:, n], self.owed[n], place, first, total
+        )
+        for name, flag in (("terminated", steps.terminated), ("truncated", steps.truncated)):
+            array[name][slots] = False
+            array[name][last] = flag[after, n]
+        starts = np.zeros(total, bool)
+        starts[first] = True
+        array["is_first"][slots] = starts
+        array["age"][slots] = ages(starts, self.next_age[n])
+        self.next_age[n] = int(array["age"][slots[-1]]) + 1
+        if self.latent_width:
+            found = np.zeros((count, self.latent_width), np.float32) if latents is None else latents
+            array["latent"][slots], self.owed_latent[n] = self._arrived(
+                found, self.owed_latent[n], place, first, total
+            )
+        self.total[n] += total
+
+    @staticmethod
+    def _arrived(given: np.ndarray, owed: Any, place: np.ndarray, first: np.ndarray, total: int) -> Any:
+        """What each row arrives with, the step before having given it, and what the row to come will; 0 at a start."""
+        rows = np.zeros((total + 1, *given.shape[1:]), np.float32)
+        rows[0] = owed
+        rows[place + 1] = given
+        rows[first] = 0.0
+        return rows[:total], rows[total]
+
+    def sample(self, count: int, generator: torch.Generator) -> Sequences:
+        """`count` windows as [B, L, ...]; refused where there is none."""
+        index, weight = self.drawer.draw(count, generator)
+        return self.gather(index)._replace(weight=weight)
+
+    def gather(self, index: Tensor) -> Sequences:
+        """The windows that end in the given rows."""
+        env, slots = self._rows(index)
+        fields = {name: getattr(self, name)[env, slots] for name in ARRAYS[:-1]}
+        for name in ("terminated", "truncated"):
+            fields[name] = fields[name].float()
+        latent = self.latent[env[:, 0], slots[:, 0]] if self.latent_width else None
+        return Sequences(**fields, index=index, latent=latent)
+
+    def _rows(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        back = torch.arange(self.length - 1, -1, -1)
+        return (index // self.ring)[:, None], ((index % self.ring)[:, None] - back) % self.ring
+
+    def valid(self, index: Tensor) -> Tensor:
+        """Whether a whole window ends in the row and, where asked for, lies in one episode."""
+        newer, older = live(index, self.total, self.ring)
+        whole = (newer + older < self.ring) & (older >= self.length - 1)
+        if self.within_episode:
+            whole &= self.age[index // self.ring, index % self.ring] >= self.length - 1
+        return whole
+
+    def all_windows(self) -> Tensor:
+        """The last rows of all windows there are."""
+        index = torch.arange(self.num_envs * self.ring)
+        return index[self.valid(index)]
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is any window to draw."""
+        if max(self.total) < self.length:
+            return False
+        return not self.within_episode or bool(
+            (self.age >= self.length - 1).any() and len(self.all_windows())
+        )
+
+    def set_priorities(self, index: Tensor, priority: Tensor) -> None:
+        self.drawer.set_priorities(index.cpu(), priority.detach().cpu())
+
+    def set_latents(self, index: Tensor, latent: Tensor) -> None:
+        """Keeps states [B, L, W] that were found on leaving each row: the following row arrives with them."""
+        env, slots = self._rows(index.cpu())
+        begins = self.is_first[env, slots[:, 1:]].unsqueeze(-1)
+        self.latent[env, slots[:, 1:]] = latent[:, :-1].detach().cpu().float().masked_fill(begins, 0.0)
+
+    def cut(self, env: int) -> None:
+        """The env's episode is broken off after its newest row, if it did not end there: what follows that is lost."""
+        newest = self.total[env] - 1
+        if newest >= 0 and not self._ended(env, newest % self.ring):
+            self.cuts.append((env, newest))
+            self._mark_cuts()
+            self.owed[env], self.owed_latent[env] = 0.0, 0.0
+
+    def _ended(self, env: int, slot: int) -> bool:
+        return bool(self.terminated[env, slot] or self.truncated[env, slot])
+
+    def _mark_cuts(self) -> None:
+        for env, row in self.cuts:
+            if row >= self.total[env] - self.ring:
+                self.truncated[env, row % self.ring] = True
+                self.action[env, row % self.ring] = 0
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        """Rows as segments; stored states and priorities change after writing, so a checkpoint holds them whole."""
+        save_rings(store, self._tensors(), self.total, self.ring)
+        self.cuts = [(env, row) for env, row in self.cuts if row >= self.total[env] - self.ring]
+        most = min(max(self.total), self.ring)
+        return {
+            "total": list(self.total), "next_age": list(self.next_age), "cuts": list(self.cuts),
+            "owed": torch.from_numpy(self.owed.copy()), "owed_latent": torch.from_numpy(self.owed_latent.copy()),
+            "latent": self.latent[:, :most].clone(), "drawer": self.drawer.state_dict(),
+            "segments": list(store.records),
+        }  # fmt: skip
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        self.total, self.next_age = list(state["total"]), list(state["next_age"])
+        store.records = list(state["segments"])
+        load_rings(store, self._tensors(), self.total, self.ring)
+        self.cuts = [(env, row) for env, row in state["cuts"]]
+        self._mark_cuts()
+        self.owed, self.owed_latent = state["owed"].numpy().copy(), state["owed_latent"].numpy().copy()
+        self.latent[:, : state["latent"].shape[1]] = state["latent"]
+        self.drawer.load_state_dict(state["drawer"])
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in ARRAYS}
+
+
+def _folder(place: str) -> tempfile.TemporaryDirectory[str]:
+    """A folder of the buffer's own, which goes when the buffer does."""
+    try:
+        Path(place).mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix="replay-", dir=place)
+    except OSError as error:
+        raise ConfigError(f"buffer.disk: cannot write to {place} ({error.strerror})") from None

@@ -1,0 +1,200 @@
+"""What the package offers, read from its source without importing it, so that `rl list` answers at once."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2]
+# Folders whose public classes a config may name by their short name.
+FOLDERS = (
+    "algorithms", "datamodules", "functional", "nn", "optim", "models", "replay", "envs", "datasets", "clock",
+    "rollout", "planning", "evolution", "behaviors", "trainer", "callbacks", "checkpoints", "loggers",
+)  # fmt: skip
+_IN_CONFIGS = {"EnvLike": "EnvConfig", "DatasetLike": "str", "NetworkLike": "Network"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One constructor argument.
+
+    Args:
+        name: As it is written in YAML and in flags.
+        type: Its annotation, as in the source.
+        default: Its default, as in the source; None if it must be given.
+        doc: Its line in the docstring.
+    """
+
+    name: str
+    type: str
+    default: str | None
+    doc: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A public class of the package, as its source describes it.
+
+    Args:
+        name: Short name.
+        module: Dotted module.
+        bases: Names of its base classes.
+        doc: First paragraph of its docstring, on one line.
+        options: Constructor arguments.
+    """
+
+    name: str
+    module: str
+    bases: tuple[str, ...]
+    doc: str
+    options: tuple[Option, ...] = field(default=())
+
+    @property
+    def path(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+@functools.cache
+def classes(folder: str) -> dict[str, Entry]:
+    """Public classes defined in one folder of the package, by short name."""
+    found: dict[str, Entry] = {}
+    for file in sorted((PACKAGE / folder).rglob("*.py")):
+        if "toys" in file.parts:  # envs go by id, never by class
+            continue
+        module = ".".join(("rl_lightning", *file.relative_to(PACKAGE).with_suffix("").parts))
+        for node in ast.parse(file.read_text(encoding="utf-8"), str(file)).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name] = _entry(node, module.removesuffix(".__init__"))
+    return found
+
+
+@functools.cache
+def registry() -> dict[str, str]:
+    """Short class name -> full path, over all folders that a config may draw from."""
+    return {name: entry.path for folder in FOLDERS for name, entry in classes(folder).items()}
+
+
+def find(name: str) -> Entry | None:
+    """The entry of a short name or full path of ours."""
+    short = name.rpartition(".")[2]
+    for folder in FOLDERS:
+        entry = classes(folder).get(short)
+        if entry and name in (short, entry.path):
+            return entry
+    return None
+
+
+BASES = ("PolicyModule", "ModelModule")
+
+
+def algorithms() -> list[Entry]:
+    """The update rules: what derives, perhaps by way of another class, from RLModule."""
+    return [entry for entry in children("algorithms", "RLModule") if entry.name not in BASES]
+
+
+def data_modules() -> list[Entry]:
+    return children("datamodules", "RLData")
+
+
+def children(folder: str, root: str) -> list[Entry]:
+    """Classes of a folder that derive from `root`, directly or not."""
+    known = classes(folder)
+
+    def derives(entry: Entry) -> bool:
+        return root in entry.bases or any(base in known and derives(known[base]) for base in entry.bases)
+
+    return sorted((entry for entry in known.values() if derives(entry)), key=lambda entry: entry.name)
+
+
+def all_options(entry: Entry) -> list[Option]:
+    """Constructor arguments of a class or, where it has no constructor, of the base that has one."""
+    if entry.options:
+        return list(entry.options)
+    for base in entry.bases:
+        parent = find(base)
+        if parent and parent is not entry:
+            return all_options(parent)
+    return []
+
+
+def _entry(node: ast.ClassDef, module: str) -> Entry:
+    text = ast.get_docstring(node) or ""
+    bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
+    summary = " ".join(text.split("\n\n", 1)[0].split())
+    return Entry(node.name, module, bases, summary, tuple(_options(node, argument_docs(text))))
+
+
+def _options(node: ast.ClassDef, docs: dict[str, str]) -> list[Option]:
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+            return _arguments(item.args, docs)
+    if any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+        fields = [
+            item
+            for item in node.body
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+        ]
+        return [
+            Option(f.target.id, ast.unparse(f.annotation), _field_default(f.value), docs.get(f.target.id, ""))
+            for f in fields
+            if isinstance(f.target, ast.Name)
+        ]
+    return []
+
+
+def _arguments(arguments: ast.arguments, docs: dict[str, str]) -> list[Option]:
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(
+        arguments.defaults
+    )
+    pairs = [
+        *zip(plain, defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return [
+        Option(
+            arg.arg,
+            in_configs(ast.unparse(arg.annotation)) if arg.annotation else "Any",
+            None if default is None else ast.unparse(default),
+            docs.get(arg.arg, ""),
+        )
+        for arg, default in pairs
+        if arg.arg != "self"
+    ]
+
+
+def in_configs(annotation: str) -> str:
+    """What a config can give where Python may also hand over objects."""
+    return re.sub(r"\b(EnvLike|DatasetLike|NetworkLike)\b", lambda match: _IN_CONFIGS[match[0]], annotation)
+
+
+def _field_default(value: ast.expr | None) -> str | None:
+    """The default of a dataclass field; `field(default_factory=list)` reads as `list()`."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "field":
+        for keyword in value.keywords:
+            if keyword.arg == "default_factory":
+                return f"{ast.unparse(keyword.value)}()".replace("list()", "[]").replace("dict()", "{}")
+            if keyword.arg == "default":
+                return ast.unparse(keyword.value)
+        return None
+    return None if value is None else ast.unparse(value)
+
+
+def argument_docs(docstring: str) -> dict[str, str]:
+    """The `Args:` section of a Google-style docstring: name -> text on one line."""
+    section = re.search(r"^Args:\n((?:[ \t]+.*\n?|\n)+)", docstring, re.MULTILINE)
+    if not section:
+        return {}
+    docs: dict[str, str] = {}
+    name = ""
+    for line in section.group(1).splitlines():
+        start = re.match(r"\s{1,4}(\w+)(?:\s*\([^)]*\))?:\s*(.*)", line)
+        if start:
+            name = start.group(1)
+            docs[name] = start.group(2).strip()
+        elif name and line.strip():
+            docs[name] += " " + line.strip()
+    return docs

@@ -1,0 +1,259 @@
+"""Turns jsonargparse's long union dumps into one line: which key, what is wrong, what it might have been."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from rl_lightning.runs.config import catalog
+from rl_lightning.runs.store.names import did_you_mean
+
+_TYPE = re.compile(r"<class '([\w.]+)'>")
+_GROUP_CLASSES = {"run": "RunConfig", "log": "LogConfig"}
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One complaint, and where it stands.
+
+    Args:
+        path: Keys that lead to it.
+        owner: class_path whose arguments were being read.
+        text: The complaint.
+    """
+
+    path: tuple[str, ...]
+    owner: str
+    text: str
+
+
+def explain(
+    message: str, base_classes: dict[str, type] | None = None, options: list[str] | None = None
+) -> str:
+    """One line for a parsing error.
+
+    Args:
+        message: What jsonargparse said.
+        base_classes: Base class of a key (model, data), to list classes of the user's own as well.
+        options: Every top-level option, for the nearest one.
+    """
+    leaves = _leaves(message)
+    best = min(leaves, key=_rank) if leaves else Leaf((), "", message.strip() or "cannot be read")
+    text, where = best.text, ".".join(best.path)
+    for pattern, answer in _ANSWERS:
+        match = pattern.search(text)
+        if match:
+            return answer(match, best, base_classes or {}, options or [])
+    if text.startswith("Expected"):
+        return _expected(best, leaves, message)
+    return f"{where}: {text}" if where else text
+
+
+def _leaves(message: str) -> list[Leaf]:
+    """Reads the indented message as a tree: keys and classes on the way down, complaints at the ends."""
+    leaves: list[Leaf] = []
+    stack: list[tuple[int, str, str]] = []  # indent, kind, value
+    for line in message.splitlines():
+        body = line.lstrip()
+        if not body:
+            continue
+        indent = len(line) - len(body)
+        if body.startswith("- "):
+            body, indent = body[2:], indent + 1
+        while stack and stack[-1][0] >= indent:
+            stack.pop()
+        key = re.match(r"""Parser key ["']([^"']+)["']:\s*(.*)""", body)
+        if key:
+            stack.append((indent, "key", key.group(1)))
+            body, indent = key.group(2), indent + 1
+        owner = re.match(r"Problem with given class_path '([^']+)':\s*(.*)", body)
+        if owner:
+            stack.append((indent, "owner", owner.group(1)))
+            body = owner.group(2)
+        if body and not re.match(
+            r"(Does not validate|Subtypes:|Errors:|Given value|Subclass types expect|a class path|a dict)",
+            body,
+        ):
+            path = tuple(value for _, kind, value in stack if kind == "key")
+            owners = [value for _, kind, value in stack if kind == "owner"]
+            leaves.append(Leaf(path, owners[-1] if owners else "", body))
+    return leaves
+
+
+def _rank(leaf: Leaf) -> tuple[int, int]:
+    """A denied import first, then anything definite, then mismatched types; the deepest of its kind."""
+    if "is not allowed" in leaf.text:
+        kind = 0
+    elif leaf.text.startswith("Not a valid subclass"):
+        kind = 3
+    elif any(pattern.search(leaf.text) for pattern, _ in _ANSWERS):
+        kind = 1
+    elif "NoneType" in leaf.text or leaf.text.startswith("Expected a path"):
+        kind = 4
+    else:
+        kind = 2
+    return kind, -len(leaf.path)
+
+
+def _denied(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    package = match.group(1).split(".")[0]
+    foreign = package not in sys.stdlib_module_names and package not in ("torch", "lightning", "numpy")
+    hint = f"; if it is a class of your own, add: --import {package}" if foreign else ""
+    return f"{_at(leaf)}'{match.group(1)}' may not be named in a config{hint}"
+
+
+def _no_option(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    name = match.group(1)
+    if not leaf.owner:
+        return _no_flag(name, options)
+    short = leaf.owner.rpartition(".")[2]
+    if not argument_names(leaf.owner) and _kinds(short):
+        return _choose(short, leaf)
+    return f"{short} has no option '{name}'{did_you_mean(name, argument_names(leaf.owner))}"
+
+
+def _no_group_option(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    group, name = match.groups()
+    where = ".".join((*leaf.path, group))
+    return f"{where} has no option '{name}'{did_you_mean(name, _group_names(group, leaf.owner))}"
+
+
+def _unrecognized(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    name = match.group(1)
+    if leaf.owner and "." in name:
+        group, _, last = name.rpartition(".")
+        where = ".".join((*leaf.path, group))
+        return f"{where} has no option '{last}'{did_you_mean(last, _group_names(group, leaf.owner))}"
+    return _no_flag(name, options)
+
+
+def _no_flag(name: str, options: list[str]) -> str:
+    group, _, last = name.rpartition(".")
+    siblings = [option.rpartition(".")[2] for option in options if option.rpartition(".")[0] == group]
+    if group:
+        return f"{group} has no option '{last}'{did_you_mean(last, siblings)}"
+    return f"there is no option '--{name}'{did_you_mean(name, options)}"
+
+
+def _unknown_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    name, key = match.group(1), leaf.path[-1] if leaf.path else ""
+    if key in bases:
+        choices = [cls.__name__ for cls in _subclasses(bases[key])]
+        choices += [
+            entry.name for entry in (catalog.algorithms() if key == "model" else catalog.data_modules())
+        ]
+    else:
+        choices = list(catalog.registry())
+    hint = did_you_mean(name, choices) + " (a class of your own needs --import PACKAGE)"
+    return f"{_at(leaf)}there is no class '{name}'{hint}"
+
+
+def _wrong_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    return f"{_at(leaf)}{match.group(1) or 'this class'} is no {match.group(2).rpartition('.')[2]}"
+
+
+def _no_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    return _choose(match.group(1).rpartition(".")[2], leaf)
+
+
+def _choose(kind: str, leaf: Leaf) -> str:
+    """Arguments were given, but not for which class of a kind."""
+    names = _kinds(kind)
+    example = f"; first choose one: --{'.'.join(leaf.path)} {names[0]}" if names and leaf.path else ""
+    listing = f" of {', '.join(names)}" if names else ""
+    return f"{_at(leaf)}takes a {kind}, one{listing}{example}" if names else f"{_at(leaf)}takes a {kind}"
+
+
+def _kinds(base: str) -> list[str]:
+    return [entry.name for folder in catalog.FOLDERS for entry in catalog.children(folder, base)]
+
+
+def _no_mapping(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    return f"{_at(leaf)}expected `key: value` settings, got {match.group(1)[:40]}"
+
+
+def _required(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+    names = match.group(1)
+    if not leaf.owner and re.search(r"\b(model|data)\b", names):
+        return (
+            f"the config has no {names.replace(', ', ' and no ')}; start from a shipped one: rl list configs"
+        )
+    where = f"{leaf.owner.rpartition('.')[2]} needs " if leaf.owner else "missing: "
+    return f"{where}'{names}'"
+
+
+_ANSWERS = [
+    (re.compile(r"Importing '([^']+)' is not allowed"), _denied),
+    (re.compile(r"^Option '([^']+)' is not accepted"), _no_option),
+    (re.compile(r"^Group '([^']+)' does not accept option '([^']+)'"), _no_group_option),
+    (re.compile(r"^unrecognized arguments: --([\w.\-+]+)"), _unrecognized),
+    (re.compile(r"Expected a dot import path string: (.+)"), _unknown_class),
+    (re.compile(r"Unexpected import path format: (.+)"), _unknown_class),
+    (re.compile(r"[Ii]mport path (\S+ )?does not correspond to a subclass of (\S+)"), _wrong_class),
+    (re.compile(r"Not a valid subclass of (\w+)"), _no_class),
+    (re.compile(r"Expected an instantiatable class, but ([\w.]+) is abstract"), _no_class),
+    (re.compile(r"""Unable to load config ["'](.*?)["']"""), _no_mapping),
+    (re.compile(r"the following arguments are required: (.+)"), _required),
+    (re.compile(r"""(?:Key|Option) ["']([\w.]+)["'] is required"""), _required),
+]
+
+
+def _expected(best: Leaf, leaves: list[Leaf], message: str) -> str:
+    """All types that one place would have taken, on one line."""
+    rivals = [leaf for leaf in leaves if leaf.path == best.path and leaf.text.startswith("Expected")]
+    types: list[str] = []
+    for leaf in rivals:
+        types += [name.rpartition(".")[2].replace("NoneType", "null") for name in _TYPE.findall(leaf.text)]
+    given = re.search(r"Got value: (.*)", best.text) or re.search(r"Given value: (.*)", message)
+    value = given.group(1).strip()[:80] if given else "something else"
+    nested = re.match(r"NestedArg\(key='([^']*)', val=(.*)\)", value)
+    value = nested.group(2) if nested else value
+    if not types:
+        return f"{_at(best)}{best.text}"
+    return f"{_at(best)}expected {' or '.join(dict.fromkeys(types))}, got {value}"
+
+
+def _at(leaf: Leaf) -> str:
+    return f"{'.'.join(leaf.path)}: " if leaf.path else ""
+
+
+def argument_names(class_path: str) -> list[str]:
+    """Constructor arguments of a class, ours by source, others by signature."""
+    entry = catalog.find(class_path)
+    if entry:
+        return [option.name for option in catalog.all_options(entry)]
+    module, _, name = class_path.rpartition(".")
+    try:
+        target: Any = getattr(
+            importlib.import_module(module), name
+        )  # already imported by the parser, and allowed
+        constructor = list(inspect.signature(target.__init__).parameters)[1:]  # what a config may say
+        return [key for key in constructor if key not in ("args", "kwargs")]
+    except (ImportError, AttributeError, ValueError, TypeError):
+        return []
+
+
+def _group_names(group: str, owner: str) -> list[str]:
+    """Fields of a dataclass that is an argument of `owner`, or one of the top-level groups."""
+    kind = _GROUP_CLASSES.get(group, "")
+    if owner:
+        entry = catalog.find(owner)
+        option = next((o for o in catalog.all_options(entry) if o.name == group), None) if entry else None
+        kind = (
+            next((word for word in re.findall(r"\w+", option.type) if catalog.find(word)), "")
+            if option
+            else ""
+        )
+    elif group == "trainer":
+        kind = "lightning.pytorch.Trainer"
+    found = catalog.find(kind) or catalog.classes("cli").get(kind)
+    return [option.name for option in catalog.all_options(found)] if found else argument_names(kind)
+
+
+def _subclasses(cls: type) -> list[type]:
+    direct = cls.__subclasses__()
+    return direct + [deeper for child in direct for deeper in _subclasses(child)]

@@ -1,0 +1,249 @@
+"""One Trainer.fit of one run: start-up line, record, exit code, closing lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rl_lightning import distributed
+from rl_lightning.callbacks import (
+    EvaluationHistory,
+    RunCheckpoint,
+    RunController,
+    default_callbacks,
+    make_loggers,
+)
+from rl_lightning.callbacks.optimizer_warm_start import ResetLR, WarmOptimizers
+from rl_lightning.callbacks.progress_bar import clock_time
+from rl_lightning.checkpoints.checkpoint_store import read_meta
+from rl_lightning.checkpoints.run_checkpoint import check_generation
+from rl_lightning.datasets.data_files import READABLE
+from rl_lightning.errors import DivergedError, EnvError, RLError
+from rl_lightning.io.text import short
+from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams
+from rl_lightning.redaction import redact
+from rl_lightning.runs.config.build import RLCLI
+from rl_lightning.runs.config.compose import Config
+from rl_lightning.runs.engine.ending import FitEnding, ending
+from rl_lightning.runs.engine.run_start import Start, load_weights
+from rl_lightning.runs.store.run_folder import Run, logs_root
+from rl_lightning.stop_request import EXIT, BlockAbandoned
+
+
+def clock_of(generation: Path, clock: str) -> int:
+    return int(read_meta(generation)[clock])
+
+
+class Training:
+    """Trains what a CLI has built, in a run's folder.
+
+    Args:
+        cli: With data and model built.
+        run: The claimed folder.
+        config: Resolved config, without secrets, for the loggers.
+        debug: Watch everything.
+        start: What the run begins with.
+        title: What stands before the bar; empty: the run's name.
+        started: Called once everything has been loaded, and nothing trained yet.
+    """
+
+    def __init__(
+        self,
+        cli: RLCLI,
+        run: Run,
+        config: Config,
+        debug: bool = False,
+        start: Start | None = None,
+        title: str = "",
+        started: Callable[[], None] | None = None,
+    ) -> None:
+        start = start or Start()
+        self.cli, self.run, self.resume_from = cli, run, start.generation
+        self.ended = FitEnding("", cut=False)
+        self.stands: tuple[int, int] | None = None  # clocks of the checkpoint, where a block was abandoned
+        model, data = cli.model, cli.datamodule
+        self.algorithm, self.task = type(model).__name__, data.spec.env_id
+        log = cli.config_init.log
+        purge = None if self.resume_from is None else clock_of(self.resume_from, data.clock) + 1
+        self.loggers = loggers = make_loggers(run.folder, log, self.titles(), purge)
+        callbacks = default_callbacks(
+            run.folder, log, self.report, title or run.name, debug, self.resume_from, start.reset_lr
+        )
+        if start.weights is not None:
+            load_weights(model, start.weights)
+        if start.optimizers is not None:
+            callbacks.insert(0, WarmOptimizers(start.optimizers))
+        if start.reset_lr:
+            callbacks.insert(0, ResetLR())
+        self.control = next(item for item in callbacks if isinstance(item, RunController))
+        self.evaluation = next(item for item in callbacks if isinstance(item, EvaluationHistory))
+        self.saving = next(item for item in callbacks if isinstance(item, RunCheckpoint))
+        self.saving.on_ready = started
+        self.trainer = cli.make_trainer(callbacks, loggers, run.folder)
+        if self.resume_from is not None:
+            check_generation(self.resume_from, self.algorithm, list(data.spec), self.trainer.world_size)
+        else:
+            log_hyperparams(loggers, config)
+
+    def titles(self) -> Titles:
+        """A stage is called by its pipeline and its own name, and belongs to the pipeline or its group of seeds."""
+        record, whole, name = self.run.read(), Run(self.run.folder.parent), self.run.name
+        group = record.get("group") or self.algorithm
+        if (whole.folder / "pipeline.json").is_file():
+            name, group = f"{whole.name}/{name}", whole.read().get("group") or whole.name
+        data = self.cli.datamodule
+        dataset = self.cli.data_arguments().get("dataset") if data.clock == "update" else None
+        task = self.task
+        if isinstance(dataset, str):
+            task = Path(dataset).stem if Path(dataset).suffix.lower() in READABLE else dataset
+        tags = redact(list(self.cli.config_init.run.tags))
+        return Titles(task, group, name, tags, str(record.get("id") or uuid.uuid4().hex[:12]), data.clock)
+
+    @property
+    def first(self) -> bool:
+        return distributed.first()
+
+    def report(self, **fields: Any) -> None:
+        """Keeps run.json up to date while training."""
+        if self.first:
+            best = self.evaluation.best
+            scores = {"best": best[1] if best else None, "best_at": best[0] if best else None}
+            self.run.update(**{"status": "running", **scores, "last10": self.evaluation.last10, **fields})
+
+    def fit(self) -> int:
+        began, before = time.monotonic(), self.run.read()
+        self.say(self.opening())
+        self.report(pid=os.getpid())
+        self.control.farewell = lambda: self.give_up(before, time.monotonic() - began)
+        status = "failed"
+        try:
+            self.trainer.fit(
+                self.cli.model,
+                datamodule=self.cli.datamodule,
+                ckpt_path=str(self.resume_from / "model.ckpt") if self.resume_from else None,
+                weights_only=True,
+            )
+            code = 0 if self.control.caught is None else EXIT.get(signal.Signals(self.control.caught), 143)
+            self.ended = ending(self.trainer, self.cli.datamodule.schedule)
+            status = "interrupted" if code or self.ended.cut else "finished"
+            if not code:
+                self.report(ended_by=self.ended.reason)
+        except (BlockAbandoned, SystemExit):  # the latter is how Lightning ends a run on a second signal
+            caught = self.control.caught or signal.SIGINT
+            code, status = EXIT.get(signal.Signals(caught), 143), "interrupted"
+            self.stands = self.saving.last_saved
+        except DivergedError:
+            status = "diverged"
+            raise
+        except RLError:
+            raise
+        except (NotImplementedError, RuntimeError) as error:
+            self.explain_device(error)
+            code, status = self.after_lost_rank(error), "interrupted"
+            self.stands = self.saving.last_saved
+        finally:
+            self.note(status, before)
+            close_loggers(self.loggers)
+        if code and not self.saving.ready:  # Ctrl-C while things were set up: there is nothing to go on from
+            raise KeyboardInterrupt
+        self.say(self.closing(code, time.monotonic() - began))
+        return code
+
+    def give_up(self, before: dict[str, Any], seconds: float) -> None:
+        """The process is about to be ended from beside the run, which hangs."""
+        self.stands = self.saving.last_saved
+        self.note("interrupted", before)
+        self.say(self.closing(143, seconds))
+
+    def note(self, status: str, before: dict[str, Any]) -> None:
+        """How it ended. Of a run that could not be loaded nothing is noted: its record stays as it was."""
+        with contextlib.suppress(OSError):  # a full disk was told of already, and better
+            if self.resume_from is not None and not self.saving.ready:
+                if self.first:
+                    self.run.replace(before)
+                return
+            self.note_restarts()
+            env_step, update = self.clocks()
+            self.report(status=status, env_step=env_step, update=update)
+
+    def clocks(self) -> tuple[int, int]:
+        """Where the run stands: after an abandoned block at its checkpoint, whatever the block had begun."""
+        schedule = self.cli.datamodule.schedule
+        return self.stands or (schedule.env_step, schedule.update)
+
+    def note_restarts(self) -> None:
+        """An env that could not be saved began a new episode: the run is no longer exact, and says so."""
+        restarted = getattr(self.cli.datamodule, "restarted", [])
+        if restarted and self.resume_from is not None:
+            self.say(f"note: {len(restarted)} envs of {self.task} cannot be saved and began a new episode")
+            self.report(exact=False)
+
+    def say(self, text: str) -> None:
+        if self.first:
+            print(text, flush=True)
+
+    def explain_device(self, error: Exception) -> None:
+        if "out of memory" in str(error).lower():
+            raise RLError(f"the device ran out of memory: {str(error).splitlines()[0]}") from error
+
+    def after_lost_rank(self, error: Exception) -> int:
+        """Another process has ended: the first tells of it. The code, where it only did as it was told to."""
+        if not distributed.is_lost_peer(error) or self.trainer.world_size == 1:
+            raise error
+        if not self.first:
+            raise SystemExit(1)  # told of by the first, or by whoever started us
+        lost = distributed.lost()
+        if lost is not None and lost.code in EXIT.values():
+            return lost.code
+        gone = EnvError(f"{lost or 'another process ended'}; go on with: rl resume {self.run.name}")
+        gone.exit_code = lost.code if lost is not None and lost.code > 0 else gone.exit_code
+        raise gone from error
+
+    def opening(self) -> str:
+        """One line instead of Lightning's many."""
+        run = self.cli.config_init.run
+        weights = sum(weight.numel() for weight in self.cli.model.parameters())
+        budgets = [
+            f"{short(amount)} {unit}"
+            for amount, unit in ((run.env_steps, "env steps"), (run.updates, "updates"))
+            if amount
+        ]
+        budgets += [f"at most {clock_time(run.max_seconds())}"] if run.max_time is not None else []
+        device = self.trainer.strategy.root_device.type
+        parts = [
+            f"{self.algorithm} on {self.task}",
+            f"{device}, {torch.get_num_threads()} threads, seed {self.cli.config.seed_everything}",
+            f"{short(weights)} parameters",
+            " or ".join(budgets) or "until its phases end",
+            str(self.run.folder),
+        ]
+        return " · ".join(parts)
+
+    def closing(self, code: int, seconds: float) -> str:
+        schedule, name = self.cli.datamodule.schedule, self.run.name
+        now = self.clocks()[schedule.clock == "update"]
+        done = f"{short(now)} {schedule.clock}s in {clock_time(seconds)}"
+        if schedule.phases is not None and schedule.finished:
+            done += f", {schedule.reason}"
+        elif self.ended.reason not in ("", "env_steps", "updates"):
+            done += f", {self.ended.reason}"
+        if code:
+            whole = self.run.folder.parent
+            name = name if whole.resolve() == logs_root().resolve() else whole.name
+            return f"stopped after {done}; go on with: rl resume {name}"
+        scores = ""
+        if self.evaluation.best is not None:
+            scores = f" · best {self.evaluation.best[1]:.1f} · last-10 mean {self.evaluation.last10:.1f}"
+        name = name if self.run.folder.parent == logs_root() else str(self.run.folder)
+        verbs = ("play", "plot", "test") if self.cli.model.evaluated_on == "episodes" else ("plot", "test")
+        following = " · ".join(f"rl {verb} {name}" for verb in verbs)
+        word = "done" if self.ended.budget else "cut" if self.ended.cut else "ended"
+        return f"{word}: {done}{scores}\nrun:  {self.run.folder}\nnext: {following}"

@@ -1,0 +1,50 @@
+"""A composed config: trained as one run or as a pipeline, or only shown."""
+
+from __future__ import annotations
+
+import os
+
+import yaml
+
+from rl_lightning.redaction import redact
+from rl_lightning.runs.config.compose import Config
+from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.engine.fit import given_name, refuse_used, stem_of, train
+from rl_lightning.runs.engine.folder import Ended
+from rl_lightning.runs.engine.init_distributed import launched
+from rl_lightning.runs.request import Request
+
+
+def fit_config(config: Config, request: Request, names: list[str]) -> Ended:
+    """Trains it: `rl fit` and `rl_lightning.fit` without seeds.
+
+    Args:
+        config: Composed, not yet parsed.
+        request: What else is asked.
+        names: Of the configs it was composed of; a fresh run is named after the first.
+    """
+    if "stages" in config:
+        from rl_lightning.runs.pipeline.fit_pipeline import fit_pipeline
+
+        return fit_pipeline(config, request, names)
+    name = given_name(request, config)
+    if name is not None and "LOCAL_RANK" not in os.environ and not launched():
+        refuse_used(name)
+    return train(parse_config(config, request), request, name, stem_of(names, config))
+
+
+def show_config(config: Config, request: Request, names: list[str], sizes: bool) -> int:
+    """Prints it resolved, of a pipeline every stage; with `sizes` also shapes, memory and the time it takes."""
+    if "stages" in config:
+        from rl_lightning.runs.pipeline.fit_pipeline import show_pipeline
+
+        return show_pipeline(config, request, names, sizes)
+    given_name(request, config)
+    cli = parse_config(config, request)
+    if sizes:
+        from rl_lightning.runs.engine.dry_run import describe
+
+        print(describe(cli, names))
+    else:
+        print(yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip())
+    return 0

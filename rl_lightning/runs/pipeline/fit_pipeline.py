@@ -1,0 +1,232 @@
+"""A config with stages: fitted, shown and resumed."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from rl_lightning import distributed
+from rl_lightning.errors import ConfigError
+from rl_lightning.redaction import redact, redact_words
+from rl_lightning.runs.config.compose import Config, find, inline
+from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.engine.fit import stem_of
+from rl_lightning.runs.engine.folder import (
+    Ended,
+    check_running,
+    forget,
+    is_first,
+    join,
+    start_record_of,
+    write_config,
+)
+from rl_lightning.runs.engine.init_distributed import alone, meet
+from rl_lightning.runs.engine.stage_objects import Objects, by_stage, check_all_again, marks
+from rl_lightning.runs.pipeline.plan import Job, choose, make_plan, set_key
+from rl_lightning.runs.pipeline.run_stages import Pipeline
+from rl_lightning.runs.recording.missing import provide_data
+from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.names import check_run_name
+from rl_lightning.runs.store.run_folder import Run, claim, logs_root, shelf
+
+if TYPE_CHECKING:
+    from rl_lightning.runs.config.build import RLCLI
+
+
+def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
+    pipeline, flags = override(inline(config, find(names[0]).parent), request)
+    jobs = make_plan(pipeline, refuse_names)
+    choose(jobs, request.begin, request.only)  # before a folder is claimed for nothing
+    objects = by_stage(request.given, jobs)
+    check_stages(jobs, request, flags, objects)
+    given = [flag.partition("=")[2] for flag in request.overrides if flag.startswith("--run.name=")]
+    name = given[-1] if given else config.get("name")
+    meet()
+    stem = stem_of(names, config)
+
+    def claimed() -> str:
+        return str(open_run(check_run_name(str(name)) if name else None, stem, pipeline, request).folder)
+
+    fresh = is_first() and not (name and (logs_root() / str(name)).exists())
+    run = join() or Run(Path(distributed.decide(claimed)))
+    try:
+        with alone(run):
+            return Ended(run_jobs(run, jobs, request, flags, objects), run)
+    except BaseException:
+        forget(run, fresh)
+        raise
+
+
+def show_pipeline(config: Config, request: Request, names: list[str], sizes: bool) -> int:
+    """Every stage, resolved; with `sizes` as shapes and bytes."""
+    pipeline, flags = override(inline(config, find(names[0]).parent), request)
+    return show(make_plan(pipeline, refuse_names), request, flags, sizes)
+
+
+def resume_pipeline(run: Run, config: Config, request: Request) -> int:
+    pipeline, given = override(config, request)
+    begun: dict[str, list[str]] = run.read().get("flags") or {}
+    flags = {key: [*begun.get(key, []), *given.get(key, [])] for key in {"", *begun, *given}}
+    jobs = make_plan(pipeline, refuse_names)
+    record = run.read()
+    check_all_again(record.get("given") or [], request.given)
+    objects = by_stage(request.given, jobs)
+    request = replace(request, small=bool(record.get("debug", False)))
+    check_stages(jobs, request, flags, objects)
+    return run_jobs(run, jobs, request, flags, objects)
+
+
+def refuse_names(name: str) -> Config:
+    raise ConfigError(f"stage config '{name}' was not found when the run was made")
+
+
+def override(config: Config, request: Request) -> tuple[Config, dict[str, list[str]]]:
+    """Applies --stages.NAME.takes.KEY; returns the flags of each stage, those for all under ''."""
+    flags: dict[str, list[str]] = {"": []}
+    stages = {stage.get("name"): stage for stage in config["stages"] if isinstance(stage, dict)}
+    for flag in request.overrides:
+        key, _, value = flag[2:].partition("=")
+        head, *rest = key.split(".")
+        if head != "stages":
+            if not key.startswith("run.name"):
+                flags[""].append(flag)
+            continue
+        if len(rest) < 2 or rest[0] not in stages:
+            raise ConfigError(
+                f"--{key}: write --stages.NAME.KEY VALUE; the stages are {', '.join(map(str, stages))}"
+            )
+        stage, dotted = stages[rest[0]], ".".join(rest[1:])
+        if rest[1] == "takes":
+            stage["takes"] = {**(stage.get("takes") or {}), ".".join(rest[2:]): value}
+        elif rest[1] in ("product", "once", "continues"):
+            set_key(stage, dotted, yaml.safe_load(value))
+        else:
+            flags.setdefault(rest[0], []).append(f"--{dotted}={value}")
+    return config, flags
+
+
+def show(jobs: list[Job], request: Request, flags: dict[str, list[str]], sizes: bool) -> int:
+    from rl_lightning.runs.engine.dry_run import describe
+
+    for job, cli in parsed_stages(jobs, request, flags, {}):
+        print(f"# stage {job.key}" + "".join(f" · {key} from {source}" for key, source in job.takes.items()))
+        plain = yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip()
+        print((describe(cli, [], probe=not job.takes) if sizes else plain) + "\n")
+    return 0
+
+
+def parsed_stages(
+    jobs: list[Job], request: Request, flags: dict[str, list[str]], objects: Objects
+) -> Iterator[tuple[Job, RLCLI]]:
+    """Each stage once: a later cycle differs in its budget and its products alone."""
+    first: dict[str, Job] = {}
+    for job in jobs:
+        first.setdefault(job.stage, job)
+    for job in first.values():
+        config = copy.deepcopy(job.config)
+        for dotted, source in job.takes.items():
+            set_key(config, dotted, f"product of {source}")
+        yield job, parse_config(config, stage_request(request, job, flags, objects))
+
+
+def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]], objects: Objects) -> None:
+    """Refuses what the last stage would refuse before the first one has run for hours."""
+    from rl_lightning.envs.registry import find_suite
+    from rl_lightning.runs.config.places import check_places
+
+    for _, cli in parsed_stages(jobs, request, flags, objects):
+        cli.refuse_redacted()
+        check_places(cli.config.trainer, cli.flags)
+        env = cli.data_arguments().get("env")
+        if env is not None and env.id:
+            find_suite(env.id)
+
+
+def stage_request(request: Request, job: Job, flags: dict[str, list[str]], objects: Objects) -> Request:
+    own = [*flags[""], *flags.get(job.stage, [])]
+    return replace(request, overrides=own, given=objects.get(job.stage, {}))
+
+
+def open_run(name: str | None, stem: str, pipeline: Config, request: Request) -> Run:
+    """A claimed folder with the whole pipeline in its config.yaml. A run of this name goes on if nothing differs."""
+    if name is not None and (logs_root() / name / "pipeline.json").is_file():
+        check_running(Run(logs_root() / name), Run(logs_root() / name).read())
+        return Run(logs_root() / name)  # started again: what is done is skipped, what has changed is told of
+    run = claim(name, stem)
+    write_config(run, pipeline)
+    start_record_of(run, pipeline, request, kind="pipeline")
+    return run
+
+
+def find_checkpoint(folder: Path, which: str) -> Path:
+    return Run(folder).checkpoint(which)
+
+
+def run_jobs(
+    run: Run, jobs: list[Job], request: Request, flags: dict[str, list[str]], objects: Objects
+) -> int:
+    os.environ["RL_RUN_DIR"] = str(run.folder.resolve())
+    for job in jobs:
+        job.flags = [*flags[""], *flags.get(job.stage, []), *marks(objects[job.stage])]
+
+    def fit(job: Job, folder: Path, config: Config, before: Path | None, title: str) -> int:
+        return fit_stage(Run(folder), config, stage_request(request, job, flags, objects), before, title)
+
+    def say(text: str) -> None:
+        if is_first():
+            print(text, flush=True)
+
+    pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, shelf(), is_first())
+    begun = read_text(run.folder / "pipeline.json")
+    # Flags belong to the run, the newest last: its resumption has them too.
+    shown = {stage: redact_words(given) for stage, given in flags.items()}
+    kept = {"status": "failed", "flags": shown, "debug": request.small}
+    before = {key: run.read().get(key, kept[key]) for key in kept}
+    if is_first():
+        run.update(**kept | {"status": "running"}, pid=os.getpid(), host=os.uname().nodename)
+    try:
+        code = pipeline.run(request.begin, request.only)
+        kept["status"] = "interrupted" if code else "finished"
+    except KeyboardInterrupt:
+        kept["status"] = "interrupted"
+        raise
+    except ConfigError:
+        if read_text(run.folder / "pipeline.json") == begun:  # refused before a stage began: all is as it was
+            kept = before
+        raise
+    finally:
+        if is_first():
+            run.update(**kept)
+    say(f"pipeline done: {run.folder}" if code == 0 else f"stopped; go on with: rl resume {run.name}")
+    return code
+
+
+def read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def fit_stage(run: Run, config: Config, request: Request, before: Path | None, title: str) -> int:
+    """Trains one stage in its folder, going on from its own checkpoints if there are any."""
+    from rl_lightning.runs.engine.fit_session import Training
+    from rl_lightning.runs.engine.run_start import newest, start_from
+
+    cli = parse_config(config, request)
+    saved: dict[str, Any] = cli.plain()
+    if any(run.generations()):
+        start = start_from(str(newest(run)), "exact")
+    elif before is not None:
+        start = start_from(str(before), "warm_start_optimizer")
+    else:
+        start = start_from(cli.config.ckpt_path, cli.config.resume_mode)
+    provide_data(cli.config)
+    cli.build()
+    if is_first():
+        write_config(run, saved)
+        start_record_of(run, saved, request)
+    return Training(cli, run, redact(saved), request.debug, start, title).fit()

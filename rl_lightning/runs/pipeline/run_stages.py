@@ -1,0 +1,178 @@
+"""Runs the jobs of a pipeline: skips what is done, resumes what is not, never uses a stale product in silence."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rl_lightning import distributed
+from rl_lightning.errors import ConfigError, RLError, StageError
+from rl_lightning.runs.pipeline.ledger import Ledger
+from rl_lightning.runs.pipeline.plan import Job, choose, set_key
+from rl_lightning.runs.pipeline.product import read_product, shelve, write_product
+
+Fit = Callable[
+    [Job, Path, dict[str, Any], Path | None, str], int
+]  # job, folder, config, goes on from, title -> exit
+Say = Callable[[str], None]
+
+
+class Pipeline:
+    """The jobs of one run, in its folder.
+
+    Args:
+        folder: The run's folder.
+        jobs: From `make_plan`.
+        fit: Trains one job in its folder, exactly resuming what it finds there; returns an exit code.
+        find_checkpoint: The checkpoint of a stage's folder by name (best, last, step-N).
+        say: Told of every stage that begins, ends or is skipped.
+        shelf: Folder that finished products are linked in; null: none.
+        first: This process writes products and ledger (rank 0).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        jobs: list[Job],
+        fit: Fit,
+        find_checkpoint: Callable[[Path, str], Path],
+        say: Say,
+        shelf: Path | None = None,
+        first: bool = True,
+    ) -> None:
+        self.folder, self.jobs, self.fit, self.find_checkpoint = folder, jobs, fit, find_checkpoint
+        self.say, self.shelf, self.first = say, shelf, first
+        self.ledger = Ledger(folder / "pipeline.json")
+
+    def run(self, begin: str | None = None, only: str | None = None) -> int:
+        """All jobs, or those from a stage on, or one stage alone; the exit code of the first that stops."""
+        chosen = choose(self.jobs, begin, only)
+        if begin is not None and self.first:
+            self._discard([job.key for job in chosen])
+        distributed.barrier()
+        for number, job in enumerate(self.jobs, 1):
+            if job not in chosen:
+                continue
+            title = self._title(number, job)
+            if distributed.decide(lambda job=job: self._done(job)):  # type: ignore[misc]
+                self.say(f"stage {title}: done, skipped")
+                continue
+            began = time.monotonic()
+            code = self._run_job(job, title)
+            if code:
+                return code
+            if self.first:
+                self.ledger.set(job.key, seconds=round(time.monotonic() - began, 1))
+        return 0
+
+    def _title(self, number: int, job: Job) -> str:
+        """Where the pipeline stands; with many jobs as numbers, and with what is left by the stages done so far."""
+        cycles = max(each.cycle for each in self.jobs)
+        if cycles == 1:
+            bar = "■" * (number - 1) + "▣" + "□" * (len(self.jobs) - number)
+            return f"{bar} {number}/{len(self.jobs)} {job.key}"
+        left = self._left(number)
+        told = "" if left is None else f" · about {_hours(left)} left"
+        return f"cycle {job.cycle}/{cycles} · {number}/{len(self.jobs)} {job.key}{told}"
+
+    def _left(self, number: int) -> float | None:
+        """Seconds that the jobs from this one on will take, if each kind was done once; budgets are allowed for."""
+        entries, paces = self.ledger.read(), dict[str, float]()
+        for job in self.jobs:
+            seconds = entries.get(job.key, {}).get("seconds")
+            if seconds is not None:
+                paces[job.stage] = float(seconds) / job.budget()
+        coming = self.jobs[number - 1 :]
+        if any(job.stage not in paces for job in coming):
+            return None
+        return sum(paces[job.stage] * job.budget() for job in coming)
+
+    def _discard(self, keys: list[str]) -> None:
+        """Forgets jobs that are to be done again; their folders are kept aside, never deleted."""
+        for key in keys:
+            old = self.folder / key
+            if old.exists():
+                number = 1
+                while (self.folder / f"{key}.old{number}").exists():
+                    number += 1
+                shutil.move(old, self.folder / f"{key}.old{number}")
+        self.ledger.forget(keys)
+
+    def _done(self, job: Job) -> bool:
+        entry = self.ledger.read().get(job.key, {})
+        if entry.get("status") != "done":
+            return False
+        again = f"Do it again with: --from {job.key}"
+        if entry.get("config") != job.hash():
+            raise ConfigError(
+                f"stage {job.key} was finished with another config: its product is stale. {again}"
+            )
+        for dotted, source in job.takes.items():
+            if entry.get("took", {}).get(dotted) != self._product_hash(source):
+                raise ConfigError(
+                    f"stage {job.key} was made from another {dotted}: its product is stale. {again}"
+                )
+        read_product(self.folder / job.key / "product")
+        return True
+
+    def _product(self, source: str) -> Path:
+        inside = self.folder / source / "product"
+        return inside if any(source == job.key for job in self.jobs) else Path(source).expanduser().resolve()
+
+    def _product_hash(self, source: str) -> str:
+        about = read_product(self._product(source))[2]
+        return str(about.get("digest", about["sha256"]))
+
+    def _run_job(self, job: Job, title: str) -> int:
+        folder = self.folder / job.key
+        config, took = copy.deepcopy(job.config), {}
+        for dotted, source in job.takes.items():
+            took[dotted] = self._product_hash(source)
+            set_key(config, dotted, str(self._product(source)))
+        before = self._product(job.before) if job.before else None
+        self._check_begun(job, took)
+        if self.first:
+            folder.mkdir(exist_ok=True)
+            self.ledger.set(job.key, status="running", config=job.hash(), identity=job.identity(), took=took)
+        self.say(f"stage {title}")
+        try:
+            code = self.fit(job, folder, config, before, title)
+        except RLError as error:
+            if self.first:
+                self.ledger.set(job.key, status="failed", error=str(error).splitlines()[0])
+            go_on = f"the stages before it are kept. Go on with: rl resume {self.folder.name}"
+            failure = StageError(f"stage {job.key} failed: {error}\n{go_on}")
+            failure.exit_code = error.exit_code
+            raise failure from error
+        if self.first:
+            self._finish(job, folder, config) if code == 0 else self.ledger.set(job.key, status="interrupted")
+        distributed.barrier()  # the others must not look for a product before it is there
+        return code
+
+    def _check_begun(self, job: Job, took: dict[str, str]) -> None:
+        """A stage that was begun goes on as it began, or not at all: else rows and weights of two configs mix."""
+        entry = self.ledger.read().get(job.key, {})
+        if not entry or not (self.folder / job.key / "checkpoints").is_dir():
+            return
+        if entry.get("identity", job.identity()) != job.identity() or entry.get("took", took) != took:
+            raise ConfigError(
+                f"stage {job.key} was begun with another config or from other products. Go on as it began with: "
+                f"rl resume {self.folder.name}\nor begin it again with: --from {job.key}"
+            )
+
+    def _finish(self, job: Job, folder: Path, config: dict[str, Any]) -> None:
+        checkpoint = self.find_checkpoint(folder, job.product)
+        about = {"stage": job.stage, "cycle": job.cycle, "run": self.folder.name, "config": job.hash()}
+        digest = write_product(folder, checkpoint, config, about)
+        self.ledger.set(job.key, status="done", product=f"{job.key}/product", sha256=digest)
+        if self.shelf is not None:
+            shelve(folder / "product", self.shelf, f"{self.folder.name}-{job.key}", digest)
+
+
+def _hours(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60}:{minutes % 60:02d} h" if minutes >= 60 else f"{max(1, minutes)} min"

@@ -1,0 +1,1 @@
+"""Run folders: their records, index and metrics."""

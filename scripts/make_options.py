@@ -1,0 +1,235 @@
+"""Writes docs/options.md from the signatures and docstrings of everything that a config may choose.
+
+`make docs` runs this file; tests/test_docs.py fails on an argument without a line and on a page that is out of date.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lightning.pytorch import Callback
+
+from rl_lightning.algorithms import RLModule
+from rl_lightning.behaviors.behavior_policies import DataPolicy
+from rl_lightning.callbacks import LogConfig
+from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.datamodules import RLData
+from rl_lightning.datasets.rows.reward_tuning import RewardTuning
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.envs.toys import _TOYS as TOYS
+from rl_lightning.envs.wrappers.env_noise import Noise
+from rl_lightning.envs.wrappers.transforms import Transform
+from rl_lightning.evolution.cmaes import CMAES
+from rl_lightning.evolution.fitness import Fitness
+from rl_lightning.functional.advantage_estimators import ReturnComputer
+from rl_lightning.functional.diffusion_samplers import Sampler
+from rl_lightning.functional.noise_schedules import NoiseSchedule
+from rl_lightning.models.density import DensityRecipe
+from rl_lightning.models.diffusion.candidate_filters import CandidateFilter
+from rl_lightning.models.frames.frame_world import NextFramePredictor
+from rl_lightning.nn import Network
+from rl_lightning.nn.denoisers.row_denoisers import Denoiser
+from rl_lightning.optim import OptimizerRecipe
+from rl_lightning.optim.schedules import Schedule
+from rl_lightning.planning.planners import Planner
+from rl_lightning.replay import BufferRecipe
+from rl_lightning.replay.reward_samplers import RewardSampler
+from rl_lightning.runs.config import catalog
+from rl_lightning.runs.config.catalog import argument_docs, in_configs
+from rl_lightning.trainer.contract import subclasses
+
+PAGE = Path(__file__).parents[1] / "docs" / "options.md"
+MISSING = object()
+WALKED = catalog.FOLDERS  # imported whole
+INTRO = """\
+# Options
+
+Made by `make docs` from the signatures and docstrings; do not edit it. A name in a headline is what a config
+calls by `class_path`, the table below it is what its `init_args` take, and every row is also a flag:
+`--model.lr 3e-4`, `--data.env.id Acrobot-v1`, `--model.network MLP --model.network.hidden [64,64]`.
+`rl list algorithms PPO` and `rl fit --config NAME --help` print the same in the terminal.
+
+Beside the groups below a config has `seed_everything` (default 0), `threads` (CPU threads for torch; default: torch's
+choice) and `trainer`, whose options are those of Lightning's Trainer (`accelerator`, `devices`, `strategy`,
+`precision`, `callbacks`, ...)."""
+
+
+class Section(NamedTuple):
+    """A part of the page: one class, or every class below a root that defines a method of its own."""
+
+    title: str
+    text: str
+    classes: list[type]
+
+
+class Row(NamedTuple):
+    """One constructor argument."""
+
+    name: str
+    type: str
+    default: Any
+    doc: str
+
+
+def below(root: type, *methods: str) -> list[type]:
+    """Our classes that derive from `root` and say what one of the methods does, in order of their names."""
+    found: dict[str, type] = {}
+    waiting = [root]
+    while waiting:
+        for cls in waiting.pop().__subclasses__():
+            waiting.append(cls)
+            ours = cls.__module__.startswith("rl_lightning.")
+            if (
+                ours
+                and not cls.__name__.startswith("_")
+                and any(getattr(cls, method) is not getattr(root, method) for method in methods)
+            ):
+                found[cls.__name__] = cls
+    return [found[name] for name in sorted(found)]
+
+
+def listed(root: type) -> list[type]:
+    """Our callbacks, also those that extend one of Lightning's, in order of their names."""
+    homes = ("rl_lightning.callbacks.", "rl_lightning.trainer.", "rl_lightning.checkpoints.")
+    return sorted(
+        (cls for cls in subclasses(root) if cls.__module__.startswith(homes)), key=lambda cls: cls.__name__
+    )
+
+
+def toys() -> list[type]:
+    """The classes behind our own env ids."""
+    found = []
+    for path in dict.fromkeys(path for path, _ in TOYS.values()):
+        module, _, name = path.partition(":")
+        found.append(getattr(importlib.import_module(f"rl_lightning.envs.toys.{module}"), name))
+    return found
+
+
+def import_all() -> None:
+    """A class that no __init__ mentions is an option all the same."""
+    for folder in WALKED:
+        package = importlib.import_module(f"rl_lightning.{folder}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+
+
+def sections() -> list[Section]:
+    import_all()
+    return [
+        Section("run", "Budgets and cadences; each is also a flag without `run.`.", [RunConfig]),
+        Section("log", "Dashboards.", [LogConfig]),
+        Section("Algorithms", "`model.class_path`. `spec` is filled in.", below(RLModule, "update")),
+        Section("Data", "`data.class_path`.", below(RLData, "batches", "sample_batches")),
+        Section("The environment", "`data.init_args.env`.", [EnvConfig]),
+        Section("Noise", "`data.init_args.env.noise`.", [Noise]),
+        Section("Transforms", "Entries of `data.init_args.env.transforms`.", below(Transform, "apply")),
+        Section("Small envs", "`env.kwargs` of the ids below `rl/`.", toys()),
+        Section("Networks", "`network` of an algorithm.", below(Network, "build")),
+        Section("Buffers", "`buffer` of OnlineData.", below(BufferRecipe, "build")),
+        Section("Worlds of frames", "`network` of NextFrame.", [NextFramePredictor]),
+        Section("Reward samplers", "`sampler` of RewardSteps.", below(RewardSampler, "groups")),
+        Section("Optimizers", "`optimizer` of an algorithm.", below(OptimizerRecipe, "build")),
+        Section("Schedules", "`lr_schedule`, `clip_schedule`, ...", below(Schedule, "value")),
+        Section("Densities", "`density` of Density.", below(DensityRecipe, "build")),
+        Section("Denoisers", "`denoiser` of what learns by diffusion.", below(Denoiser, "build")),
+        Section(
+            "Noise schedules", "`schedule` of what learns by diffusion.", below(NoiseSchedule, "log_alpha")
+        ),
+        Section("Samplers", "`sampler` of what learns by diffusion.", below(Sampler, "moves")),
+        Section("Candidate filters", "`filter` of DiceGuidance.", below(CandidateFilter, "choose")),
+        Section("Reward tunings", "`rewards` of OfflineData.", below(RewardTuning, "tune")),
+        Section("Planners", "`planner` of an algorithm.", below(Planner, "search")),
+        Section("Data policies", "`policy` of Record.", below(DataPolicy, "build")),
+        Section("Evolution", "`strategy` of EvolveController.", [CMAES]),
+        Section("Fitness", "`fitness` of EvolveData.", below(Fitness, "judge")),
+        Section("Return computers", "`returns` of PPO.", below(ReturnComputer, "__call__")),
+        Section(
+            "Callbacks",
+            "Every run has these already, set from `run` and `log`; your own and Lightning's go to "
+            "`trainer.callbacks`.",
+            listed(Callback),
+        ),
+    ]
+
+
+def rows(cls: type) -> list[Row]:
+    """The constructor arguments of a class, with the line that its docstring (or its base's) has for each."""
+    docs: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        docs |= argument_docs(inspect.cleandoc(base.__doc__ or ""))
+    found = []
+    for name, parameter in parameters(cls).items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        default = MISSING if parameter.default is parameter.empty else parameter.default
+        found.append(Row(name, type_text(parameter.annotation), default, docs.get(name, "")))
+    if dataclasses.is_dataclass(cls):
+        factories = {
+            f.name: f.default_factory for f in dataclasses.fields(cls) if callable(f.default_factory)
+        }
+        found = [
+            row._replace(default=factories[row.name]()) if row.name in factories else row for row in found
+        ]
+    return found
+
+
+def parameters(cls: type) -> dict[str, inspect.Parameter]:
+    """Of the constructor; DataModules take the run's arguments besides, and are called in a way of their own."""
+    if type(cls).__call__ is type.__call__:
+        return dict(inspect.signature(cls).parameters)
+    return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])  # type: ignore[misc]
+
+
+def type_text(annotation: Any) -> str:
+    if annotation is inspect.Parameter.empty:
+        return "any"
+    if isinstance(annotation, str):
+        return in_configs(annotation)
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def default_text(value: Any) -> str:
+    if value is MISSING:
+        return "required"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(list(value)) if isinstance(value, tuple) else str(value)
+
+
+def documented(cls: type) -> set[str]:
+    """The arguments that the class's own docstring speaks of."""
+    return set(argument_docs(inspect.cleandoc(cls.__doc__ or "")))
+
+
+def summary(cls: type) -> str:
+    """Everything that the docstring says before its arguments."""
+    text = inspect.cleandoc(cls.__doc__ or "").partition("Args:\n")[0]
+    return "\n\n".join(" ".join(part.split()) for part in text.strip().split("\n\n"))
+
+
+def table(cls: type) -> str:
+    lines = ["| option | type | default | meaning |", "|---|---|---|---|"]
+    for row in rows(cls):
+        if row.name == "spec":
+            continue
+        cells = [f"`{row.name}`", f"`{row.type}`", f"`{default_text(row.default)}`", row.doc]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) if len(lines) > 2 else "No options."
+
+
+def page() -> str:
+    parts = [INTRO]
+    for section in sections():
+        parts += [f"## {section.title}", section.text]
+        for cls in section.classes:
+            parts += [f"### {cls.__name__}", summary(cls), table(cls)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,126 @@
+"""Judges of a population: what they draw follows from a seed, and a worker that dies is named."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+import torch
+from contracts.world_model_cases import DODGE, RECORDING, WORLD
+
+from rl_lightning.artifacts import load_provided
+from rl_lightning.behaviors.behavior_policies import BrownianActions, UniformActions
+from rl_lightning.envs.make import make_envs
+from rl_lightning.errors import ConfigError, EnvError
+from rl_lightning.evolution.fitness import DreamFitness, Players, RealFitness
+from rl_lightning.models.world_models.controller import Controller
+from rl_lightning.rollout.collect import Collector
+from rl_lightning.rollout.episode_splitter import EpisodeCutter, joined
+from rl_lightning.types import EnvSpec
+
+
+def players(count: int = 3) -> Players:
+    world = load_provided(WORLD, "world")
+    envs = make_envs(DODGE, 1)
+    control = Controller(world.feature_width(False), envs.env_spec)
+    envs.close()
+    numbers = torch.randn(count, control.size, generator=torch.Generator().manual_seed(0))
+    return Players(numbers, world, control, False)
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [DreamFitness(RECORDING, rollouts=2, steps=6, threshold=None), RealFitness(rollouts=2, max_steps=6)],
+    ids=["dream", "real"],
+)
+def test_luck_hangs_on_the_seed_alone(judge):
+    judge.open(DODGE)
+    who = players()
+    first, second, other = (judge.judge(who, seed, 2)[0] for seed in (1, 1, 2))
+    judge.close()
+    assert first.shape == (3, 2) and torch.equal(first, second)
+    if isinstance(judge, DreamFitness):
+        assert not torch.equal(first, other)
+
+
+def test_a_worker_that_dies_is_named():
+    judge = RealFitness(rollouts=2, workers=2)
+    judge.open(DODGE)
+    os.kill(judge.envs.processes[1].pid, signal.SIGKILL)
+    time.sleep(0.2)
+    with pytest.raises(EnvError, match=r"(env 1)|(worker 1)"):
+        judge.judge(players(), 0, 2)
+    judge.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DreamFitness("x", rollouts=0),
+        lambda: DreamFitness("x", temperature=0.0),
+        lambda: DreamFitness("x", threshold=1.5),
+        lambda: RealFitness(workers=0),
+        lambda: RealFitness(max_steps=0),
+        lambda: BrownianActions(keep=1.0),
+        lambda: BrownianActions(step=0.0),
+    ],
+)
+def test_what_cannot_be_is_refused(make):
+    with pytest.raises(ConfigError):
+        make()
+
+
+def walk(policy, spec, steps: int, envs: int = 64) -> torch.Tensor:
+    act, carry = policy.build(spec), policy.initial_carry(spec, envs)
+    draw, taken = torch.Generator().manual_seed(0), []
+    for _ in range(steps):
+        action, carry = act(torch.zeros(envs, 1), carry, draw)
+        taken.append(action)
+    return torch.stack(taken)
+
+
+def test_continuous_actions_drift():
+    spec = EnvSpec("x", (1,), action_shape=(2,))
+    found = walk(BrownianActions(step=0.1), spec, 50)
+    assert found.abs().max() <= 1.0
+    change = (found[1:] - found[:-1])[found[:-1].abs() < 0.5]
+    assert change.std().item() == pytest.approx(0.1, rel=0.05)
+    white = walk(UniformActions(), spec, 50)
+    assert (white[1:] - white[:-1]).std() > 0.7
+    assert found[0].std() > 0.5, "an episode begins anywhere"
+
+
+def test_discrete_actions_are_kept_for_a_while():
+    spec = EnvSpec("x", (1,), action_kind="discrete", action_sizes=(3,))
+    found = walk(BrownianActions(keep=0.7), spec, 200)
+    same = (found[1:] == found[:-1]).float().mean().item()
+    assert same == pytest.approx(0.7 + 0.3 / 3, abs=0.02)
+
+
+def test_episodes_are_cut_where_they_end_whatever_the_blocks():
+    """One stream cut in blocks of any length gives the same episodes, also when saved in between."""
+
+    def play(blocks, reload=False):
+        envs = make_envs(DODGE, 2)
+        collector, policy = Collector(envs, 3), UniformActions()
+        cutter, draw, found = EpisodeCutter(2), torch.Generator().manual_seed(1), []
+        for steps in blocks:
+            found += cutter.add(collector.collect(policy.build(envs.env_spec), steps, draw))
+            if reload:
+                saved, cutter = cutter.state_dict(), EpisodeCutter(2)
+                cutter.load_state_dict(saved)
+        envs.close()
+        return found
+
+    whole, parts = play([120]), play([7] * 17 + [1], reload=True)
+    assert len(whole) == len(parts) >= 3
+
+    def key(rows):
+        return (len(rows["reward"]), rows["obs"].tobytes())
+
+    for one, two in zip(sorted(whole, key=key), sorted(parts, key=key), strict=True):
+        for name in one:
+            np.testing.assert_array_equal(one[name], two[name])
+    rows = joined(whole)
+    assert rows["is_first"].sum() == len(whole) == (rows["terminated"] | rows["truncated"]).sum()

@@ -1,0 +1,18 @@
+"""Recurrent cores under mixed precision: the state stays in full precision, and stays finite."""
+
+import pytest
+import torch
+
+from rl_lightning.nn.rssm_cores import BlockGRUCore, GRUCore, NormGRUCore
+
+
+@pytest.mark.parametrize("recipe", [GRUCore(8, 8), NormGRUCore(8, 8), BlockGRUCore(8, 8, 2)])
+def test_a_core_steps_in_half_precision(recipe):
+    torch.manual_seed(0)
+    core = recipe.build(4, 2)
+    h, z, action = torch.randn(3, 8), torch.randn(3, 4), torch.randn(3, 2)
+    expected = core.step(h, z, core.project(action), core.weights())
+    with torch.autocast("cpu", torch.bfloat16):
+        found = core.step(h, z, core.project(action), core.weights())
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
