@@ -150,3 +150,8 @@ def test_curves_in_characters() -> None:
 @pytest.mark.slow
 def test_doctor_deep(rl: Rl) -> None:
     assert "CartPole-v1 steps" in rl("doctor", "--deep").out
+
+
+def test_data_modules_of_generic_bases_are_known_too():
+    names = {entry.name for entry in catalog.data_modules()}
+    assert {"OnlineData", "SequenceData", "OnPolicyData"} <= names

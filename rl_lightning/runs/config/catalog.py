@@ -122,7 +122,7 @@ def all_options(entry: Entry) -> list[Option]:
 
 def _entry(node: ast.ClassDef, module: str) -> Entry:
     text = ast.get_docstring(node) or ""
-    bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
+    bases = tuple(ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases)
     summary = " ".join(text.split("\n\n", 1)[0].split())
     return Entry(node.name, module, bases, summary, tuple(_options(node, argument_docs(text))))
 
