@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from rl_lightning.envs.palette import palette
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.palette import palette
 from rl_lightning.nn.init import INITS, check_choice, check_sizes, initialise, make_activation
 from rl_lightning.nn.torso import FeedForward, Network, as_float
 

@@ -11,9 +11,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
+from rl_lightning.envs.palette import ATARI_COLORS, palette
 from rl_lightning.envs.vector import Array, Envs, Infos, Seeds, spread_seeds
 from rl_lightning.errors import ConfigError, ResumeError
-from rl_lightning.functional.palette import ATARI_COLORS, palette
 from rl_lightning.types import EnvSpec
 
 ZOOM = 4  # of rendered frames

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from rl_lightning.envs.make import EnvConfig, make_env, make_envs
+from rl_lightning.envs.palette import atari_palette
 from rl_lightning.envs.wrappers.transforms import AtariFrames, Indexed, Stack
 from rl_lightning.errors import ConfigError, EnvError
-from rl_lightning.functional.palette import atari_palette
 
 pytest.importorskip("ale_py")
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from rl_lightning.functional import frame_losses, palette, reward_classes
+from rl_lightning.envs import palette
+from rl_lightning.functional import frame_losses, reward_classes
 
 
 def test_scheduled_sampling_golden_values():

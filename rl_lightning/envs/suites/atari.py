@@ -13,11 +13,11 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from rl_lightning.envs.palette import atari_index_table, to_index
 from rl_lightning.envs.registry import Env, gym_make, unknown_id
 from rl_lightning.envs.vector import Array, Envs, Infos, Seeds, merge_episodes, spread_seeds
 from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreset
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.palette import atari_index_table, to_index
 from rl_lightning.types import EnvSpec
 
 SCREEN = (210, 160)  # rows and columns of the emulator's picture

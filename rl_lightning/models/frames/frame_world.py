@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rl_lightning.artifacts import Provided
+from rl_lightning.envs.palette import ATARI_COLORS
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.frame_losses import UNSEEN, standardize
-from rl_lightning.functional.palette import ATARI_COLORS
 from rl_lightning.nn.frames.frame_parts import Doubling
 from rl_lightning.nn.frames.next_frame_net import Features, NextFrameNet
 from rl_lightning.nn.frames.reward_net import HEADS, RewardNet
