@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ResumeChanges:
     """What a resumption changes.
 
     Args:
@@ -35,7 +35,7 @@ class Wish:
     imports: Sequence[str]
 
     @property
-    def changes(self) -> bool:
+    def requested(self) -> bool:
         budgets = any(value is not None for value in self.short.values())
         return bool(self.overrides) or budgets or self.checkpoint is not None
 
@@ -114,27 +114,31 @@ def resume(
     from rl_lightning.runs.process import unchanged_process
     from rl_lightning.runs.store.run_folder import group_of, resolve
 
-    wish = Wish(overrides, {"run.env_steps": env_steps, "run.updates": updates}, checkpoint, imports)
+    changes = ResumeChanges(
+        overrides, {"run.env_steps": env_steps, "run.updates": updates}, checkpoint, imports
+    )
     name = run.group if isinstance(run, TrainedRuns) else str(getattr(run, "folder", run))
     with unchanged_process():
         if (members := group_of(name)) is None:
-            return _resume_one(resolve(name), wish, {**getattr(run, "given", {}), **(given or {})})
+            return _resume_one(resolve(name), changes, {**getattr(run, "given", {}), **(given or {})})
         known = run[0].given if isinstance(run, TrainedRuns) and len(run) else {}
-        return _resume_seeds(name, members, wish, {**known, **(given or {})})
+        return _resume_seeds(name, members, changes, {**known, **(given or {})})
 
 
-def _resume_one(run: Run, wish: Wish, given: Mapping[str, Any]) -> TrainedRun:
+def _resume_one(run: Run, changes: ResumeChanges, given: Mapping[str, Any]) -> TrainedRun:
     from rl_lightning.runs.engine.init_distributed import alone, meet
     from rl_lightning.runs.engine.resume import go_on
 
-    request = wish.request(run, given)
+    request = changes.request(run, given)
     meet()
     with alone(run):
         go_on(run, request)
     return TrainedRun(run.folder, request.given)
 
 
-def _resume_seeds(group: str, runs: list[Run], wish: Wish, given: Mapping[str, Any]) -> TrainedRuns:
+def _resume_seeds(
+    group: str, runs: list[Run], changes: ResumeChanges, given: Mapping[str, Any]
+) -> TrainedRuns:
     """One run after the other, as `rl resume GROUP` does; an interrupted one is the last."""
     from rl_lightning.runs.engine.folder import GROUP_SEEDS
     from rl_lightning.runs.engine.group import noted_members
@@ -144,9 +148,9 @@ def _resume_seeds(group: str, runs: list[Run], wish: Wish, given: Mapping[str, A
     resumed = []
     for seed, name in members.items():
         if name not in begun:
-            resumed.append(_begin(runs[0], group, name, seed, wish, given))
-        elif wish.changes or begun[name].read().get("status") != "finished":
-            resumed.append(_resume_one(begun[name], wish, given))
+            resumed.append(_begin(runs[0], group, name, seed, changes, given))
+        elif changes.requested or begun[name].read().get("status") != "finished":
+            resumed.append(_resume_one(begun[name], changes, given))
         else:
             resumed.append(TrainedRun(begun[name].folder, given))
         os.environ.pop("RL_RUN_DIR", None)  # of the run that has ended
@@ -156,12 +160,12 @@ def _resume_seeds(group: str, runs: list[Run], wish: Wish, given: Mapping[str, A
 
 
 def _begin(
-    sibling: Run, group: str, name: str, seed: int, wish: Wish, given: Mapping[str, Any]
+    sibling: Run, group: str, name: str, seed: int, changes: ResumeChanges, given: Mapping[str, Any]
 ) -> TrainedRun:
     """A seed that never began, with the settings of one that did."""
     from rl_lightning.runs.config.compose import compose
 
-    request, config = wish.request(sibling, given), str(sibling.config_file)
+    request, config = changes.request(sibling, given), str(sibling.config_file)
     flags = [*request.overrides, f"--run.name={name}", f"--seed_everything={seed}"]
     return fit_one(
         compose([config]), replace(request, overrides=flags, group=group, checkpoint=None), [config]
