@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -99,44 +97,17 @@ def _tanh_log_slope(raw: Tensor) -> Tensor:
     return 2.0 * (LOG_2 - raw - F.softplus(-2.0 * raw))
 
 
-def squash(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(action in (-1, 1), its log-probability, the noise as scaled); without gradients, which `squash_backward` has."""
-    spread = log_std.exp() * noise
-    raw = mean + spread
-    # _tanh_log_slope's terms in as few steps as they take: each costs more than its arithmetic
-    each = F.softplus(raw * -2.0).add_(raw).mul_(2.0).sub_(log_std).addcmul_(noise, noise, value=-0.5)
-    log_prob = each.sum(-1).sub_((2.0 * LOG_2 + 0.5 * LOG_2PI) * mean.shape[-1])
-    return raw.tanh_(), log_prob, spread
-
-
-def squash_backward(
-    action: Tensor, spread: Tensor, by_action: Tensor, by_log_prob: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients by mean and log_std from those by action [..., A] and log-probability [...]."""
-    density = by_log_prob.unsqueeze(-1)
-    by_raw = by_action * (1.0 - action.square()) + 2.0 * density * action
-    return by_raw, by_raw * spread - density
-
-
-class _SquashedSample(torch.autograd.Function):
-    """Written out, because a dozen small steps each way cost more than the arithmetic."""
-
-    @staticmethod
-    def forward(ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        action, log_prob, spread = squash(mean, log_std, noise)
-        ctx.save_for_backward(action, spread)
-        return action, log_prob
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, by_action: Tensor, by_log_prob: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
-        action, spread = ctx.saved_tensors
-        return *squash_backward(action, spread, by_action, by_log_prob), None
+def bounded_log_std(raw: Tensor, bounds: tuple[float, float]) -> Tensor:
+    """Any number to a log-std between the bounds, approached softly so that the gradient never dies."""
+    low, high = bounds
+    return low + 0.5 * (high - low) * (raw.tanh() + 1.0)
 
 
 def squashed_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """(action in (-1, 1), its log-probability), both differentiable, once, in mean and log_std."""
-    return _SquashedSample.apply(mean, log_std, noise)  # type: ignore[no-any-return]
+    """(action in (-1, 1), its log-probability), both differentiable in mean and log_std."""
+    raw = gaussian_sample(mean, log_std, noise)
+    log_prob = -(0.5 * noise.square() + log_std + 0.5 * LOG_2PI + _tanh_log_slope(raw)).sum(-1)
+    return raw.tanh(), log_prob
 
 
 def squashed_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:

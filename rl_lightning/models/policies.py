@@ -12,7 +12,6 @@ from rl_lightning.artifacts import Provided
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import action_distributions
 from rl_lightning.models.recipe_specs import as_network_recipe, network_args, rewritable
-from rl_lightning.nn.heads.actors import bounded_log_std
 from rl_lightning.nn.mlp import MLPNet
 from rl_lightning.nn.torso import FeedForward, Network, feed_forward
 from rl_lightning.types import EnvSpec
@@ -160,7 +159,7 @@ class SquashedGaussianPolicy(PolicyNet):
 
     def forward(self, scaled: Tensor) -> tuple[Tensor, Tensor]:  # [..., O] -> mean, log_std before tanh
         mean, raw = self.linear(self.torso(scaled)).chunk(2, -1)
-        return mean, bounded_log_std(raw, LOG_STD_BOUNDS)
+        return mean, action_distributions.bounded_log_std(raw, LOG_STD_BOUNDS)
 
     def log_prob(self, scaled: Tensor, action: Tensor) -> Tensor:  # [..., O], [..., A] -> [...]
         mean, log_std = self(scaled)

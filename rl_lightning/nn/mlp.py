@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+from rl_lightning.kernels.choice import is_hooked
+from rl_lightning.kernels.mlp import Activation, mlp, mlp_twin, pays
 from rl_lightning.nn.init import INITS, check_choice, check_sizes, initialise, make_activation
 from rl_lightning.nn.torso import FeedForward, Network, as_float
 
-# What a linear layer gives is not needed again: these overwrite it.
-IN_PLACE: dict[type, Callable[[Tensor], Tensor]] = {nn.Tanh: torch.tanh_, nn.ReLU: torch.relu_}
+IN_PLACE: dict[type, Activation] = {nn.Tanh: torch.tanh_, nn.ReLU: torch.relu_}
+
+
+Stack = tuple[list[Tensor], Activation, bool]
+
+
+def plain_stack(layers: nn.Module, linear: type[nn.Module]) -> Stack | None:
+    """Weights and biases in turns of linear layers, the ReLU or tanh between them, and whether it also comes last.
+
+    None for any other layers, and where somebody waits for one of them to be called. It is looked up anew each time, so
+    that a layer which was replaced, moved or loaded is seen.
+    """
+    params: list[Tensor] = []
+    modules, activation, turn = layers._modules.values(), None, True
+    for module in modules:
+        kind = type(module)
+        if turn and kind is linear:
+            weight, bias = module._parameters.values()  # type: ignore[union-attr]
+            if bias is None:
+                return None
+            params += (weight, bias)  # type: ignore[arg-type]
+        elif turn or (found := IN_PLACE.get(kind)) is None or activation not in (None, found):
+            return None
+        else:
+            activation = found
+        turn = not turn
+    if activation is None or is_hooked(modules):  # type: ignore[arg-type]
+        return None
+    return params, activation, turn
+
+
+def run_stack(x: Tensor, stack: Stack) -> Tensor:
+    """Calling modules costs more than the arithmetic of a few rows, so small stacks go around them too."""
+    return mlp(x, *stack) if pays(x, stack[0]) else mlp_twin(x, *stack)
 
 
 def linear_stack(in_dim: int, hidden: list[int], activation: str, layer_norm: bool) -> nn.Sequential:
@@ -45,24 +76,24 @@ class MLPNet(FeedForward):
         in_dim = math.prod(obs_shape)
         stack = linear_stack(in_dim, hidden, activation, layer_norm)
         self.layers = initialise(stack, init)
-        # Calling modules costs more than the arithmetic of a few rows. These are the layers' own dicts of weights,
-        # so that moving, loading and copying the module is seen here.
-        self._plain: list[tuple[dict[str, Any], Callable[[Tensor], Tensor]]] | None = None
-        if not layer_norm:
-            layers: list[Any] = list(stack)
-            pairs = [(layers[i], layers[i + 1]) for i in range(0, len(layers), 2)]
-            self._plain = [(layer._parameters, IN_PLACE.get(type(act), act.forward)) for layer, act in pairs]
         self.out_dim = hidden[-1] if hidden else in_dim
 
-    def forward(self, obs: Tensor) -> Tensor:  # [..., *O] -> [..., F]
+    def flat(self, obs: Tensor) -> Tensor:  # [..., *O] -> [..., I]
         obs = as_float(obs)
-        if self.obs_dims != 1:
-            obs = obs.reshape(*obs.shape[: obs.ndim - self.obs_dims], -1)
-        if self._plain is None:
-            return self.layers(obs)
-        for weights, activation in self._plain:
-            obs = activation(linear(obs, weights["weight"], weights["bias"]))
-        return obs
+        return obs if self.obs_dims == 1 else obs.reshape(*obs.shape[: obs.ndim - self.obs_dims], -1)
+
+    def forward(self, obs: Tensor) -> Tensor:  # [..., *O] -> [..., F]
+        obs, stack = self.flat(obs), plain_stack(self.layers, nn.Linear)
+        return self.layers(obs) if stack is None else run_stack(obs, stack)
+
+
+def through_head(torso: nn.Module, head: nn.Linear, obs: Tensor) -> Tensor:
+    """head(torso(obs)), as one stack where both are plain layers."""
+    if type(torso) is MLPNet and type(head) is nn.Linear and not is_hooked((torso, head)):
+        stack = plain_stack(torso.layers, nn.Linear)
+        if stack is not None and stack[2] and head.bias is not None:
+            return run_stack(torso.flat(obs), ([*stack[0], head.weight, head.bias], stack[1], False))
+    return head(torso(obs))
 
 
 class MLP(Network):

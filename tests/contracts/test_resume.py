@@ -9,6 +9,7 @@ from contracts.cases import CASES, Case
 from contracts.harness import assert_same, state
 
 from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.nn import MLP
 
 UNIT = 128  # env steps of the smallest budget
 
@@ -41,6 +42,15 @@ def test_a_larger_budget_goes_the_same_way(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["sac", "ppo-discrete"])
 def test_with_workers_too(name: str, vectorization: str, tmp_path: Path) -> None:
     case = next(case for case in CASES if case.name == name).but(data={"vectorization": vectorization})
+    fit(case, tmp_path / "straight", 2 * UNIT)
+    fit(case, tmp_path / "parts", UNIT)
+    fit(case, tmp_path / "parts", 2 * UNIT, resume=True)
+    assert_same(state(tmp_path / "straight"), state(tmp_path / "parts"))
+
+
+def test_networks_large_enough_for_the_kernels_too(tmp_path: Path) -> None:
+    wide = {"network": MLP([256, 256], "relu"), "critic_hidden": [256, 256]}
+    case = next(case for case in CASES if case.name == "sac").but(data={"batch_size": 128}, model=wide)
     fit(case, tmp_path / "straight", 2 * UNIT)
     fit(case, tmp_path / "parts", UNIT)
     fit(case, tmp_path / "parts", 2 * UNIT, resume=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +14,9 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
 from rl_lightning.artifacts import Provided, load_provided
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.action_distributions import squashed_sample, standard_noise
+from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.functional.value import polyak_, td_target
 from rl_lightning.models.policies import SquashedGaussianPolicy
-from rl_lightning.models.sac_gradients import ActorPass, WrittenOut, can_write_out
 from rl_lightning.nn.heads.actors import SquashedGaussianActor
 from rl_lightning.nn.heads.critics import QEnsemble
 from rl_lightning.nn.mlp import MLP
@@ -27,8 +25,6 @@ from rl_lightning.nn.torso import feed_forward
 from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
 from rl_lightning.optim.schedules import Schedule
 from rl_lightning.types import Carry, EnvSpec, Transitions
-
-Drawn = Tensor | ActorPass  # noise, or what the actor has done with it
 
 
 class SAC(PolicyModule):
@@ -122,18 +118,6 @@ class SAC(PolicyModule):
         )
         self.target_entropy = float(-spec.action_dim) if target_entropy is None else target_entropy
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
-        self.plain = spec.obs_dtype == "float32" and can_write_out(self.actor, self.q)
-        self._written: WrittenOut | None = None
-
-    def _quick(self) -> bool:
-        """Whether gradients are written out: plain networks in full precision on a CPU, and nobody watches autograd."""
-        watched = torch.is_anomaly_enabled() or torch.is_autocast_cpu_enabled()
-        return self.plain and self.log_alpha.device.type == "cpu" and not watched
-
-    def _written_out(self) -> WrittenOut:
-        if self._written is None or not self._written.holds():
-            self._written = WrittenOut(self.actor, self.q, self.q_slow)
-        return self._written
 
     def setup(self, stage: str) -> None:
         if stage != "fit" or self.policy is None or self.updates > 0:
@@ -157,94 +141,64 @@ class SAC(PolicyModule):
 
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
-        alpha, moves = self.log_alpha.detach().exp(), self._moves()
-        drawn = self._draw(batch.next_obs, batch.obs) if moves else self._draw(batch.next_obs)
-        critic_loss, q, error, grads = self._critic_loss(batch, alpha, drawn[0])
-        self.step(critic_optimizer, critic_loss, self.max_grad_norm, grads)
-        metrics = {
-            "train/critic_loss": critic_loss,
-            "train/q": q.mean(),
-            "train/alpha": alpha,
-            "priority": error.abs().mean(0),
-        }
+        alpha = self.log_alpha.detach().exp()
+        q_target = self._q_target(batch, alpha)
+        q = self.q(self.encoder(batch.obs), batch.action)  # [E, B]
+        error = q - q_target
+        critic_loss = 0.5 * (batch.weight * error.square()).mean(-1).sum()
+        self.step(critic_optimizer, critic_loss, self.max_grad_norm)
         self.updates += 1
+        metrics = {
+            "train/critic_loss": critic_loss.detach(),
+            "train/q": q.detach().mean(),
+            "train/alpha": alpha,
+            "priority": error.detach().abs().mean(0),
+        }
         if self.lr_schedule is not None:
             set_lr(actor_optimizer, self.lr_schedule, self.progress)
-        for k in range(moves):
-            given = drawn[1] if k == 0 else self._draw(batch.obs)[0]  # it has moved since
-            metrics |= self._actor_step(batch, given, actor_optimizer, alpha_optimizer)
-        self._follow()
+        for _ in range(self._actor_steps()):
+            metrics |= self._actor_step(batch, actor_optimizer, alpha_optimizer)
+        polyak_(self.q_slow.tensors(), self.q.tensors(), self.target_rate)
+        if not isinstance(self.encoder, nn.Identity):
+            polyak_(list(self.encoder_slow.parameters()), list(self.encoder.parameters()), self.target_rate)
         return metrics
 
-    def _moves(self) -> int:
+    @torch.no_grad()
+    def _q_target(self, batch: Transitions, alpha: Tensor) -> Tensor:
+        next_action, next_log_prob = self.actor.sample(batch.next_obs)
+        q_next = self.q_slow(self.encoder_slow(batch.next_obs), next_action)  # [E, B]
+        if self.critic_subset is not None:
+            q_next = q_next[torch.randperm(len(q_next), device=q_next.device)[: self.critic_subset]]
+        next_value = q_next.amin(0) - alpha * next_log_prob
+        return td_target(batch.reward, next_value, batch.terminated, batch.discount)
+
+    def _actor_loss(self, batch: Transitions) -> tuple[Tensor, Tensor]:
+        """The loss, and the policy's entropy by its own sample."""
+        action, log_prob = self.actor.sample(batch.obs)
+        with torch.no_grad():
+            features = self.encoder(batch.obs)
+        q = self.q(features, action)  # [E, B]
+        value = q.min(0).values if self.critic_subset is None else q.mean(0)
+        loss = (self.log_alpha.detach().exp() * log_prob - value).mean()
+        return loss, -log_prob.detach().mean()
+
+    def _actor_step(
+        self, batch: Transitions, actor_optimizer: Optimizer, alpha_optimizer: list[Optimizer]
+    ) -> Metrics:
+        actor_loss, entropy = self._actor_loss(batch)
+        self.step(actor_optimizer, actor_loss, self.max_grad_norm)
+        if alpha_optimizer:
+            self.step(alpha_optimizer[0], self.log_alpha * (entropy - self.target_entropy))
+        return {"train/actor_loss": actor_loss.detach(), "train/entropy": entropy}
+
+    def _actor_steps(self) -> int:
         """Steps that the actor makes in this update."""
-        if self.actor_starts == 0 and self.actor_every == 1:
-            return 1
-        count = int(self.updates) + 1
+        count = int(self.updates) if self.actor_starts or self.actor_every > 1 else 1
         return self.actor_every if count > self.actor_starts and count % self.actor_every == 0 else 0
 
     @property
     def policy_trained(self) -> bool:
         return self.actor_starts == 0 or int(self.updates) > self.actor_starts
-
-    def _draw(self, *obs: Tensor) -> Sequence[Drawn]:
-        """Noise for the actor in each of these; where gradients are written out, what it does with it, too."""
-        shape = (len(obs), len(obs[0]), self.spec.action_dim)
-        noise = torch.randn(shape, device=self.log_alpha.device, dtype=self.log_alpha.dtype)
-        return self._written_out().passes(obs, noise) if self._quick() else noise.unbind()
-
-    @torch.no_grad()
-    def _target(self, batch: Transitions, alpha: Tensor, drawn: Drawn) -> Tensor:
-        if isinstance(drawn, ActorPass):
-            log_prob = drawn.log_prob
-            q_next = self._written_out().slow_values(batch.next_obs, drawn.action)  # [E, B]
-        else:
-            mean, log_std = self.actor(batch.next_obs)
-            action, log_prob = squashed_sample(mean, log_std, drawn)
-            q_next = self.q_slow(self.encoder_slow(batch.next_obs), action)
-        if self.critic_subset is not None:
-            q_next = q_next[torch.randperm(len(q_next), device=q_next.device)[: self.critic_subset]]
-        next_value = q_next.amin(0) - alpha * log_prob
-        return td_target(batch.reward, next_value, batch.terminated, batch.discount)
-
-    def _critic_loss(
-        self, batch: Transitions, alpha: Tensor, drawn: Drawn
-    ) -> tuple[Tensor, Tensor, Tensor, list[Tensor] | None]:
-        target = self._target(batch, alpha, drawn)
-        if isinstance(drawn, ActorPass):
-            return self._written_out().critic_step(batch.obs, batch.action, target, batch.weight)
-        q = self.q(self.encoder(batch.obs), batch.action)
-        error = q - target
-        loss = 0.5 * (batch.weight * error.square()).mean(-1).sum()
-        return loss, q.detach(), error.detach(), None
-
-    def _actor_loss(self, batch: Transitions, drawn: Drawn) -> tuple[Tensor, Tensor, list[Tensor] | None]:
-        alpha, lowest = self.log_alpha.detach().exp(), self.critic_subset is None
-        if isinstance(drawn, ActorPass):
-            return self._written_out().actor_step(drawn, alpha, lowest)
-        mean, log_std = self.actor(batch.obs)
-        action, log_prob = squashed_sample(mean, log_std, drawn)
-        with torch.no_grad():
-            features = self.encoder(batch.obs)
-        q = self.q(features, action)
-        loss = (alpha * log_prob - (q.amin(0) if lowest else q.mean(0))).mean()
-        return loss, log_prob.detach().mean(), None
-
-    def _actor_step(
-        self, batch: Transitions, drawn: Drawn, optimizer: Optimizer, alpha_optimizer: list[Optimizer]
-    ) -> Metrics:
-        loss, log_prob, grads = self._actor_loss(batch, drawn)
-        self.step(optimizer, loss, self.max_grad_norm, grads)
-        entropy = -log_prob
-        if alpha_optimizer:
-            slope = entropy - self.target_entropy
-            self.step(alpha_optimizer[0], self.log_alpha.detach() * slope, None, [slope])
-        return {"train/actor_loss": loss.detach(), "train/entropy": entropy}
-
-    def _follow(self) -> None:
-        polyak_(self.q_slow.tensors(), self.q.tensors(), self.target_rate)
-        if not isinstance(self.encoder, nn.Identity):
-            polyak_(list(self.encoder_slow.parameters()), list(self.encoder.parameters()), self.target_rate)
 
     def provides(self) -> dict[str, Provided]:
         """The actor as a policy of its own, where it is a plain network of flat observations."""

@@ -13,7 +13,10 @@ from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import action_distributions
+from rl_lightning.kernels.choice import is_hooked
+from rl_lightning.kernels.squashed_gaussian import squashed_gaussian
 from rl_lightning.nn.init import orthogonal_
+from rl_lightning.nn.mlp import through_head
 from rl_lightning.nn.torso import FeedForward
 from rl_lightning.types import EnvSpec
 
@@ -153,24 +156,12 @@ def make_policy_head(spec: EnvSpec, in_dim: int, log_std_init: float = 0.0) -> P
     raise ConfigError(f"{spec.env_id}: no policy for actions of kind '{spec.action_kind}'.")
 
 
-def bounded_log_std(raw: Tensor, bounds: tuple[float, float]) -> Tensor:
-    """Any number to a log-std between the bounds, approached softly so that the gradient never dies."""
-    low, high = bounds
-    return low + 0.5 * (high - low) * (raw.tanh() + 1.0)
-
-
 def raw_log_std(log_std: float, bounds: tuple[float, float]) -> float:
     """The number that `bounded_log_std` makes this log-std of."""
     low, high = bounds
     if not low < log_std < high:
         raise ConfigError(f"log_std_init is {log_std}; it must lie between {low} and {high}")
     return math.atanh(2.0 * (log_std - low) / (high - low) - 1.0)
-
-
-def bounded_log_std_slope(log_std: Tensor, bounds: tuple[float, float]) -> Tensor:
-    """How fast a bounded log-std moves with the number it was made of."""
-    low, high = bounds
-    return (log_std - low) * (high - log_std) * (2.0 / (high - low))
 
 
 class SquashedGaussianActor(nn.Module):
@@ -199,5 +190,14 @@ class SquashedGaussianActor(nn.Module):
                 self.linear.bias[action_dim:] += raw_log_std(log_std_init, log_std_bounds)
 
     def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        mean, raw = self.linear(self.torso(obs)).chunk(2, -1)
-        return mean, bounded_log_std(raw, self.log_std_bounds)
+        mean, raw = through_head(self.torso, self.linear, obs).chunk(2, -1)
+        return mean, action_distributions.bounded_log_std(raw, self.log_std_bounds)
+
+    def sample(self, obs: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """An action for each observation and its log-probability, differentiable.  [B, *O] -> [B, A], [B]"""
+        shape, like = (len(obs), self.linear.out_features // 2), self.linear.weight
+        noise = torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+        if is_hooked((self,)):
+            mean, log_std = self(obs)
+            return action_distributions.squashed_sample(mean, log_std, noise)
+        return squashed_gaussian(through_head(self.torso, self.linear, obs), noise, self.log_std_bounds)

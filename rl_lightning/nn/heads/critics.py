@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from rl_lightning.kernels.mlp import ensemble_mlp, pays
 from rl_lightning.nn.ensemble import EnsembleLinear, EnsembleNorm
 from rl_lightning.nn.init import make_activation, orthogonal_
+from rl_lightning.nn.mlp import plain_stack
 from rl_lightning.nn.torso import FeedForward, Network, Torso, feed_forward
 
 
@@ -65,7 +67,11 @@ class QEnsemble(nn.Module):
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:  # [B, O], [B, A] -> [E, B]
         features = obs if self.torso is None else self.torso(obs)
-        return self.layers(torch.cat((features, action), -1)).squeeze(-1)
+        rows = torch.cat((features, action), -1)
+        stack = plain_stack(self.layers, EnsembleLinear) if rows.ndim == 2 else None
+        if stack is not None and pays(rows, stack[0]):
+            return ensemble_mlp(rows, *stack[:2]).squeeze(-1)
+        return self.layers(rows).squeeze(-1)
 
 
 class QNetworks(nn.Module):
