@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 
@@ -64,34 +61,6 @@ def unimix(logits: Tensor, share: float) -> Tensor:
 def gumbel(noise: Tensor) -> Tensor:
     """Gumbel noise from exponential noise; the largest of logits + gumbel is a draw from the softmax."""
     return -noise.clamp_min(torch.finfo(noise.dtype).tiny).log()
-
-
-class _StraightThrough(torch.autograd.Function):
-    """One function instead of a dozen small steps, each way, in every step of an unroll."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, noise: Tensor | float, share: float) -> Tensor:  # type: ignore[override]
-        probs = logits.softmax(-1)
-        mixed = probs if share == 0.0 else probs * (1.0 - share) + share / logits.shape[-1]
-        ctx.save_for_backward(probs)
-        ctx.share = share
-        drawn = (mixed.log() + noise).argmax(-1, keepdim=True)
-        return torch.zeros_like(logits).scatter_(-1, drawn, 1.0)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        (probs,) = ctx.saved_tensors
-        centred = grad - (grad * probs).sum(-1, keepdim=True)
-        return (1.0 - ctx.share) * probs * centred, None, None
-
-
-def straight_through(logits: Tensor, noise: Tensor | float, share: float = 0.0) -> Tensor:
-    """A one-hot draw whose gradient is that of the (mixed) probabilities. `noise` is Gumbel; 0 takes the likeliest."""
-    if torch.jit.is_tracing():  # to an exporter, rows made inside of a Function are as many as it was shown
-        mixed = unimix(logits, share) + noise
-        return F.one_hot(mixed.argmax(-1), logits.shape[-1]).to(logits.dtype)
-    return _StraightThrough.apply(logits, noise, share)  # type: ignore[no-any-return]
 
 
 def categorical_kl(log_q: Tensor, log_p: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """A sample of a Gaussian squashed by tanh and its log-probability, as one node of autograd's graph.
 
 From what an actor's last layer gives to the sample take twenty small steps, each dearer than its arithmetic. 256 x 3
-actions on one core, there and back: 0.24 ms in torch and 0.11 ms here.
+actions on one core, there and back: 0.12 ms in torch and 0.10 ms here.
 """
 
 from __future__ import annotations

@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from rl_lightning.kernels.rms_norm import rms_norm
 from rl_lightning.nn.init import check_choice, make_activation
 
 NORMS = ("layer", "none", "rms")
 EPS = 1e-3  # of every norm here, as Dreamer has it
-
-
-class _RMSNorm(torch.autograd.Function):
-    """torch has no kernel of its own for the CPU, and its dozen small steps cost more than an unroll's arithmetic."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:  # type: ignore[override]
-        inverse = (
-            torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(EPS).rsqrt_()
-        )
-        scaled = x * inverse
-        ctx.save_for_backward(scaled, inverse, weight)
-        return scaled * weight
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        scaled, inverse, weight = ctx.saved_tensors
-        along = grad * scaled
-        by_scaled = grad * weight
-        shift = (along @ weight).unsqueeze(-1).div_(scaled.shape[-1])
-        by_x = torch.addcmul(by_scaled, scaled, shift, value=-1.0).mul_(inverse)
-        return by_x, along.flatten(0, -2).sum(0)
 
 
 class RMSNormed(nn.Module):
@@ -47,7 +23,7 @@ class RMSNormed(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return _RMSNorm.apply(x, self.weight)  # type: ignore[no-any-return]
+        return rms_norm(x, self.weight, EPS)
 
 
 def make_norm(norm: str, width: int) -> nn.Module:

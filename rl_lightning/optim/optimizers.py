@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.optim.cpu_adafactor import CPUAdafactor
-from rl_lightning.optim.fused_adam import FusedAdam
+from rl_lightning.kernels.cpu_adafactor import CPUAdafactor
+from rl_lightning.kernels.fused_adam import FusedAdam
 
 FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")
 

@@ -73,27 +73,6 @@ def test_unimix_leaves_no_class_impossible():
     assert torch.equal(latent.unimix(torch.zeros(3), 0.0), torch.zeros(3).log_softmax(-1))
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.5])
-def test_straight_through_is_one_hot_and_has_the_gradient_of_its_probabilities(share):
-    """D8"""
-    torch.manual_seed(0)
-    logits = torch.randn(5, 3, 4, requires_grad=True)
-    noise = latent.gumbel(torch.empty(5, 3, 4).exponential_())
-    drawn = latent.straight_through(logits, noise, share)
-    assert set(drawn.unique().tolist()) == {0.0, 1.0} and torch.equal(drawn.sum(-1), torch.ones(5, 3))
-    probe = torch.randn(5, 3, 4)
-    (ours,) = torch.autograd.grad((drawn * probe).sum(), logits)
-    (theirs,) = torch.autograd.grad((latent.unimix(logits, share).exp() * probe).sum(), logits)
-    assert torch.allclose(ours, theirs, atol=1e-6) and ours.abs().sum() > 0
-
-
-def test_draws_follow_the_mixed_probabilities():
-    torch.manual_seed(0)
-    logits = torch.tensor([2.0, 0.0, -3.0]).expand(40_000, 3)
-    drawn = latent.straight_through(logits, latent.gumbel(torch.empty(40_000, 3).exponential_()), 0.3)
-    assert torch.allclose(drawn.mean(0), latent.unimix(logits[0], 0.3).exp(), atol=0.01)
-
-
 def test_categorical_kl_sums_over_the_variables():
     """D7"""
     q, p = torch.randn(6, 32, 8), torch.randn(6, 32, 8)

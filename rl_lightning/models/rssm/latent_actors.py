@@ -18,6 +18,7 @@ from rl_lightning.functional.action_distributions import (
     squashed_log_prob,
     standard_noise,
 )
+from rl_lightning.kernels.straight_through import straight_through
 from rl_lightning.nn.dense import DenseStack
 from rl_lightning.nn.init import check_sizes
 from rl_lightning.types import EnvSpec
@@ -174,10 +175,10 @@ class OneHot(ActionDistribution):
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
         pairs = zip(params.split(self.sizes, -1), noise.split(self.sizes, -1), strict=True)
-        return torch.cat([latent.straight_through(logits, extra, self.unimix) for logits, extra in pairs], -1)
+        return torch.cat([straight_through(logits, extra, self.unimix) for logits, extra in pairs], -1)
 
     def mode(self, params: Tensor) -> Tensor:
-        hots = [latent.straight_through(logits, 0.0, self.unimix) for logits in params.split(self.sizes, -1)]
+        hots = [straight_through(logits, 0.0, self.unimix) for logits in params.split(self.sizes, -1)]
         return torch.cat(hots, -1)
 
     def log_probs(self, params: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import latent as math
 from rl_lightning.functional.action_distributions import standard_noise
+from rl_lightning.kernels.straight_through import straight_through
 
 Dist = tuple[Tensor, ...]
 
@@ -110,10 +111,10 @@ class CategoricalLatent(Latent):
         )
 
     def sample(self, params: Tensor, noise: Tensor) -> Tensor:
-        return math.straight_through(params.unflatten(-1, self.shape), noise, self.unimix).flatten(-2)
+        return straight_through(params.unflatten(-1, self.shape), noise, self.unimix).flatten(-2)
 
     def mode(self, params: Tensor) -> Tensor:
-        return math.straight_through(params.unflatten(-1, self.shape), 0.0, self.unimix).flatten(-2)
+        return straight_through(params.unflatten(-1, self.shape), 0.0, self.unimix).flatten(-2)
 
     def log_probs(self, params: Tensor) -> Tensor:
         return math.unimix(params.unflatten(-1, self.shape), self.unimix)

@@ -5,7 +5,7 @@ import io
 import torch
 from torch import nn
 
-from rl_lightning.optim.fused_adam import FusedAdam
+from rl_lightning.kernels.fused_adam import FusedAdam
 
 OPTIONS = {"lr": 0.05, "betas": (0.8, 0.9), "eps": 1e-6, "weight_decay": 0.01}
 
