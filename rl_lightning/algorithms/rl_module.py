@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from rl_lightning.algorithms.hooks import BackwardHooks
 from rl_lightning.algorithms.hyperparameters import Rebuildable
-from rl_lightning.algorithms.step import Grads, Stepper
+from rl_lightning.algorithms.step import Stepper
 from rl_lightning.clock.phases import PhaseContext
 from rl_lightning.clock.run_clock import RunSchedule
 from rl_lightning.errors import ConfigError
@@ -102,11 +102,9 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
                 self.step_schedulers(self.clock.update + 1, "step")
         return {"loss": self._loss, "env_step": self.clock.env_step, "update": self.clock.update}
 
-    def step(
-        self, optimizer: Optimizer, loss: Tensor, clip: float | None = None, grads: Grads | None = None
-    ) -> Tensor | None:
+    def step(self, optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tensor | None:
         """One step of one optimizer down the gradient of `loss`; its norm, if it is clipped. See step.py."""
-        return self.stepper(optimizer, loss, clip, grads)
+        return self.stepper(optimizer, loss, clip)
 
     def raw_optimizers(self) -> list[Optimizer]:
         """The optimizers in the order of `configure_optimizers`, without Lightning's wrapper (0.1 ms a step).

@@ -36,10 +36,8 @@ class Stepper:
     hooks: Hooks | None = None
     schedulers = False  # there are some that count updates
 
-    def __call__(
-        self, optimizer: Optimizer, loss: Tensor, clip: float | None = None, grads: Grads | None = None
-    ) -> Tensor | None:
-        """Returns the gradient's norm if it is clipped. A rule that has written its gradients out hands them in."""
+    def __call__(self, optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tensor | None:
+        """Returns the gradient's norm if it is clipped."""
         alone = distributed.world_size() == 1
         if alone:
             check_finite(loss)
@@ -47,8 +45,7 @@ class Stepper:
         if self.hooks is not None:
             self.hooks.on_before_zero_grad(optimizer)
             self.hooks.on_before_backward(loss)
-        if grads is None:
-            grads = gradients(loss, params)
+        grads = gradients(loss, params)
         if not alone:
             # the loss goes with the gradients: one rank must not leave while the others wait for its message
             mean = loss.detach().clone()
@@ -134,9 +131,7 @@ class GradientGuard(Stepper):
         self.skipped = self.in_a_row = 0
         self.pending: dict[int, tuple[int, list[Tensor | None]]] = {}  # id of an optimizer -> count and sums
 
-    def __call__(
-        self, optimizer: Optimizer, loss: Tensor, clip: float | None = None, grads: Grads | None = None
-    ) -> Tensor | None:
+    def __call__(self, optimizer: Optimizer, loss: Tensor, clip: float | None = None) -> Tensor | None:
         params = parameters(optimizer)
         if distributed.world_size() == 1 and not math.isfinite(
             loss.item()
@@ -147,7 +142,7 @@ class GradientGuard(Stepper):
             self.hooks.on_before_zero_grad(optimizer)
             self.hooks.on_before_backward(loss)
         try:
-            grads = grads or gradients(loss, params)
+            grads = gradients(loss, params)
         except RuntimeError as error:  # how anomaly detection tells
             if "returned nan values" not in str(error):
                 raise
@@ -171,7 +166,7 @@ class GradientGuard(Stepper):
             return list(grads)
         count, sums = self.pending.pop(id(optimizer), (0, [None] * len(grads)))
         sums = [
-            old if new is None else new.clone() if old is None else old + new  # a rule may write over its own
+            old if new is None else new if old is None else old + new
             for old, new in zip(sums, grads, strict=True)
         ]
         if count + 1 < self.accumulate:

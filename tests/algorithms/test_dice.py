@@ -53,7 +53,7 @@ def test_updates_come_in_the_papers_order_and_see_what_went_before(behavior):
     names = {id(o): name for o, name in zip(optimizers, ("value", "q", "q_more", "guide"), strict=True)}
     seen = []
 
-    def noted(optimizer, loss, clip=None, grads=None):
+    def noted(optimizer, loss, clip=None):
         before = state(model)
         grads = torch.autograd.grad(loss, [p for g in optimizer.param_groups for p in g["params"]])
         for p, grad in zip((p for g in optimizer.param_groups for p in g["params"]), grads, strict=True):
