@@ -136,7 +136,7 @@ class _SquashedSample(torch.autograd.Function):
 
 def squashed_sample(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """(action in (-1, 1), its log-probability), both differentiable, once, in mean and log_std."""
-    return _SquashedSample.apply(mean, log_std, noise)  # type: ignore[no-any-return]
+    return _SquashedSample.apply(mean, log_std, noise)  # type: ignore[no-untyped-call]
 
 
 def squashed_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ def straight_through(logits: Tensor, noise: Tensor | float, share: float = 0.0) 
     if torch.jit.is_tracing():  # to an exporter, rows made inside of a Function are as many as it was shown
         mixed = unimix(logits, share) + noise
         return F.one_hot(mixed.argmax(-1), logits.shape[-1]).to(logits.dtype)
-    return _StraightThrough.apply(logits, noise, share)  # type: ignore[no-any-return]
+    return _StraightThrough.apply(logits, noise, share)  # type: ignore[no-untyped-call]
 
 
 def categorical_kl(log_q: Tensor, log_p: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class RMSNormed(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return _RMSNorm.apply(x, self.weight)  # type: ignore[no-any-return]
+        return _RMSNorm.apply(x, self.weight)  # type: ignore[no-untyped-call]
 
 
 def make_norm(norm: str, width: int) -> nn.Module:
