@@ -122,14 +122,14 @@ class _SquashedSample(torch.autograd.Function):
     """Written out, because a dozen small steps each way cost more than the arithmetic."""
 
     @staticmethod
-    def forward(ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(ctx: Any, mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         action, log_prob, spread = squash(mean, log_std, noise)
         ctx.save_for_backward(action, spread)
         return action, log_prob
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_action: Tensor, by_log_prob: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, by_action: Tensor, by_log_prob: Tensor) -> tuple[Tensor, Tensor, None]:
         action, spread = ctx.saved_tensors
         return *squash_backward(action, spread, by_action, by_log_prob), None
 

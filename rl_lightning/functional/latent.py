@@ -70,7 +70,7 @@ class _StraightThrough(torch.autograd.Function):
     """One function instead of a dozen small steps, each way, in every step of an unroll."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, noise: Tensor | float, share: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, logits: Tensor, noise: Tensor | float, share: float) -> Tensor:
         probs = logits.softmax(-1)
         mixed = probs if share == 0.0 else probs * (1.0 - share) + share / logits.shape[-1]
         ctx.save_for_backward(probs)
@@ -80,7 +80,7 @@ class _StraightThrough(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (probs,) = ctx.saved_tensors
         centred = grad - (grad * probs).sum(-1, keepdim=True)
         return (1.0 - ctx.share) * probs * centred, None, None

@@ -147,7 +147,7 @@ class DeterministicPolicy(PolicyNet):
         return torch.tanh(self.linear(self.torso(scaled)))
 
     def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self(self.norm(obs))  # type: ignore[no-any-return]
+        return self(self.norm(obs))
 
     def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
         return self.greedy(obs)
@@ -199,7 +199,7 @@ class TanhGaussianPolicy(PolicyNet):
         return action_distributions.gaussian_log_prob(mean, log_std, action)
 
     def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self(self.norm(obs))[0]  # type: ignore[no-any-return]
+        return self(self.norm(obs))[0]
 
     def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
         mean, log_std = self(self.norm(obs))
@@ -213,7 +213,7 @@ class CategoricalPolicy(PolicyNet):
     discrete = True
 
     def forward(self, scaled: Tensor) -> Tensor:  # [..., O] -> logits [..., A]
-        return self.linear(self.torso(scaled))  # type: ignore[no-any-return]
+        return self.linear(self.torso(scaled))
 
     def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
         return action_distributions.mask_logits(self(self.norm(obs)), mask).argmax(-1)

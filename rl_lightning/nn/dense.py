@@ -20,7 +20,7 @@ class _RMSNorm(torch.autograd.Function):
     """torch has no kernel of its own for the CPU, and its dozen small steps cost more than an unroll's arithmetic."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         inverse = (
             torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(EPS).rsqrt_()
         )
@@ -30,7 +30,7 @@ class _RMSNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         scaled, inverse, weight = ctx.saved_tensors
         along = grad * scaled
         by_scaled = grad * weight

@@ -50,7 +50,7 @@ def image_shape(env: Env, who: str) -> tuple[int, int, int]:
     space = env.observation_space
     if not is_image(space) or space.shape is None or len(space.shape) != 3:
         raise ConfigError(f"{who} needs pixels (a uint8 Box of three axes); the env's observation is {space}")
-    return space.shape  # type: ignore[return-value]
+    return space.shape
 
 
 class ChannelsFirst(ObsWrapper):

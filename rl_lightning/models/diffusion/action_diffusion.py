@@ -83,7 +83,7 @@ class ActionDiffusion(nn.Module):
 
         def eps(x: Tensor, time: float) -> Tensor:
             found = self.net(x.to(dtype), torch.full((1, 1), time, device=x.device), cond)
-            return found.to(x.dtype)  # type: ignore[no-any-return]
+            return found.to(x.dtype)
 
         return eps
 

@@ -82,7 +82,7 @@ def predict_dataset(model: Any, data: Any, source: str) -> dict[str, np.ndarray]
     ones = torch.ones_like(rows.reward)
     terminated, index = rows.terminated.float(), torch.arange(len(ones))
     batch = Transitions(rows.obs, rows.action, rows.reward, rows.next_obs, terminated, ones, ones, index)
-    return model.eval().predict_rows(batch)  # type: ignore[no-any-return]
+    return model.eval().predict_rows(batch)
 
 
 def for_rows(
