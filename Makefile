@@ -4,12 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
+# Tests that neither start a process nor train a whole run.
+QUICK := $(addprefix tests/,behaviors clock datamodules datasets functional io kernels loggers models nn optim planning replay rollout \
+	test_cast.py test_layers.py test_seeding.py test_types.py) \
+	$(addprefix tests/contracts/test_,acting.py cases.py reload.py second_device.py update.py)
 
-.PHONY: help install run test slow lint format bench docs clean
+.PHONY: help install run test quick slow lint format bench docs clean
 
 help:
 	@echo "make run      train PPO on CartPole to 475 and more, in about a minute"
 	@echo "make test     ruff, mypy and the default tests"
+	@echo "make quick    the arithmetic and the parts, in under two minutes; no lint"
 	@echo "make slow     the long learning runs"
 	@echo "make lint     ruff and mypy alone;  make format  lets ruff repair"
 	@echo "make bench    ratios against other libraries, each in a venv of its own"
@@ -38,6 +43,9 @@ run: $(CORE)
 
 test: lint
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+quick: install
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(QUICK)
 
 slow: install
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 2

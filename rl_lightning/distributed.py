@@ -89,7 +89,7 @@ def decide(make: Callable[[], T]) -> T:
         raise error
     if code is not None:
         raise SystemExit(code)
-    return value  # type: ignore[return-value]
+    return value
 
 
 class Lost(NamedTuple):

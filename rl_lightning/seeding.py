@@ -16,12 +16,12 @@ def derive(seed: int, name: str, rank: int = 0) -> int:
     return int.from_bytes(digest[:4], "little") & 0x7FFFFFFF
 
 
-def torch_generator(seed: int, name: str, rank: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(derive(seed, name, rank))
+def torch_generator(seed: int, name: str) -> torch.Generator:
+    return torch.Generator().manual_seed(derive(seed, name))
 
 
-def numpy_generator(seed: int, name: str, rank: int = 0) -> np.random.Generator:
-    return np.random.default_rng(derive(seed, name, rank))
+def numpy_generator(seed: int, name: str) -> np.random.Generator:
+    return np.random.default_rng(derive(seed, name))
 
 
 def seed_globals(seed: int, name: str = "global", rank: int = 0) -> None:

@@ -149,14 +149,6 @@ class FrameWindow(NamedTuple):
     past_valid: Tensor  # [B, K] bool, False before the episode's start
 
 
-class ImaginedStep(NamedTuple):
-    """One step of a learned world."""
-
-    next_obs: Tensor  # [B, O]
-    reward: Tensor  # [B]
-    terminated: Tensor  # [B] bool
-
-
 class EpisodeStats(NamedTuple):
     """One finished episode; `extra` holds means over the episode of what the env reported (x_velocity, success)."""
 

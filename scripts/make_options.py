@@ -143,11 +143,11 @@ def sections() -> list[Section]:
         Section("Samplers", "`sampler` of what learns by diffusion.", below(Sampler, "moves")),
         Section("Candidate filters", "`filter` of DiceGuidance.", below(CandidateFilter, "choose")),
         Section("Reward tunings", "`rewards` of OfflineData.", below(RewardTuning, "tune")),
-        Section("Planners", "`planner` of an algorithm.", below(Planner, "search")),
+        Section("Planners", "`planner` of an algorithm.", below(Planner, "refit")),
         Section("Data policies", "`policy` of Record.", below(DataPolicy, "build")),
         Section("Evolution", "`strategy` of EvolveController.", [CMAES]),
         Section("Fitness", "`fitness` of EvolveData.", below(Fitness, "judge")),
-        Section("Return computers", "`returns` of PPO.", below(ReturnComputer, "__call__")),
+        Section("Return computers", "`returns` of PPO.", below(ReturnComputer, "compute")),
         Section(
             "Callbacks",
             "Every run has these already, set from `run` and `log`; your own and Lightning's go to "

@@ -15,6 +15,7 @@ from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.compose import inline as inline_stages
 from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.engine import throughput_probe
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import Run
 from tests.generated_data import write_rows
@@ -81,6 +82,23 @@ TRAINED = (
 )
 # Pipelines that train here, every stage cut to a few updates: one of a family.
 RUN_WHOLE = ("gormpo/demo", "gormpo/compare-halfcheetah-medium", "dice/demo", "dice/antmaze-umaze-v2")
+# What the default suite looks at for all: what it trains, what is unlike the rest, and one of every folder.
+UNLIKE = (
+    "mbarc/demo",
+    "mbarc/pong",
+    "network/nature-cnn",
+    "overlay/dreamer-1m",
+    "overlay/dreamer-12m-pixels",
+    "world_models/dodge",
+)
+
+
+def swept(names: list[str]) -> list[Any]:
+    """All of them with `-m slow`, one of every folder and the unlike ones without."""
+    first = {name.split("/")[0]: name for name in reversed(names)}.values()
+    shown = {*first, *TRAINED, *RUN_WHOLE, *UNLIKE}
+    return [pytest.param(name, marks=[] if name in shown else pytest.mark.slow) for name in names]
+
 
 # Anomaly detection is what --debug costs: fewer of its steps show as much.
 SHORT = ["--debug", "--env_steps", "80", "--eval_every", "40", "--log.tensorboard", "false"]
@@ -161,6 +179,7 @@ BASES: dict[str, list[str]] = {
 def folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RL_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(throughput_probe, "SECONDS", 0.01)
     for name in ("RL_LOGS", "RL_RUN_DIR", "LOCAL_RANK"):
         monkeypatch.setenv(name, "")  # so that what a run sets is undone after it
         monkeypatch.delenv(name)
@@ -200,10 +219,7 @@ def test_header_says_what_it_is_needs_and_takes(name):
     assert len(first.split(" · ")) == 3, "# what · needs · how long here"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.slow if n in GAMES and n != "mbarc/pong" else []) for n in PIPELINES],
-)
+@pytest.mark.parametrize("name", swept(PIPELINES))
 def test_pipeline_shows_every_stage(name, capsys):
     supply(name)
     assert main(["fit", "--config", name, "--dry_run"]) == 0
@@ -212,7 +228,7 @@ def test_pipeline_shows_every_stage(name, capsys):
         assert f"# stage {stage['name']}" in shown
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", swept(WHOLE))
 def test_config_builds(name):
     supply(name)
     cli = built(name)
@@ -269,7 +285,7 @@ def has_stage(name: str, stage: str) -> bool:
     return any(each["name"] == stage for each in compose([name])["stages"])
 
 
-@pytest.mark.parametrize("fragment", PARTS)
+@pytest.mark.parametrize("fragment", swept(PARTS))
 def test_fragment_fits_its_base(fragment):
     cli = built(*base_of(fragment), fragment)
     wanted = compose([fragment])

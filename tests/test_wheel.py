@@ -49,7 +49,10 @@ def installed(tmp_path_factory) -> Path:
 
 
 def test_code_configs_and_policies_are_the_wheels_own(installed, tmp_path):
-    code = "from rl_lightning.runs.config import compose as c\nprint(c.PACKAGE, *c.config_roots(), *c.shelf_roots())"
+    code = (
+        "from rl_lightning.runs.config import compose as c\n"
+        "print(c.PACKAGE, *c.config_roots(), c.PACKAGE / '_checkpoints')"
+    )
     package, configs, shelf = (
         Path(line) for line in run(installed / "python", "-c", code, cwd=tmp_path).split()
     )

@@ -33,7 +33,7 @@ class Acting:
         if role not in roles:
             known = ", ".join(["agent", "random", *roles])
             raise ConfigError(f"{type(self).__name__} has no controller '{role}'; there are {known}")
-        return getattr(self, f"act_{role}")  # type: ignore[no-any-return]
+        return getattr(self, f"act_{role}")
 
     def player(self, role: str = "agent") -> Act:
         """Who acts under a role, taking observations from wherever envs leave them to the module's device."""

@@ -58,7 +58,7 @@ class Rebuildable(metaclass=Constructed):
         checkpoint["hyper_parameters"] = self.hyper_parameters
 
     @classmethod
-    def load_from_checkpoint(  # type: ignore[override]
+    def load_from_checkpoint(
         cls,
         checkpoint_path: str | Path,
         map_location: str | torch.device = "cpu",
@@ -95,7 +95,7 @@ class Rebuildable(metaclass=Constructed):
         except RuntimeError as error:
             line = (str(error).splitlines()[1:2] or [str(error)])[0].strip()
             raise ResumeError(f"{place}: its weights do not fit this {made.__name__}: {line[:200]}") from None
-        return module.to(map_location)  # type: ignore[no-any-return]
+        return module.to(map_location)
 
 
 def bound(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rl_lightning.analysis.stats_table import printable
 from rl_lightning.io.atomic import write_json
+from rl_lightning.io.text import printable
 from rl_lightning.runs.store.index import Index, Listed
 from rl_lightning.runs.store.metrics_file import lower_is_better
 from rl_lightning.runs.store.run_filters import value_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rl_lightning.analysis.plot import Band, Curve, read_curve, save_bands
+from rl_lightning.analysis.plot import Band, Curve, read_curve, save
 from rl_lightning.analysis.stats_table import COLUMNS, as_text
 from rl_lightning.errors import DataError, ResumeError
 from rl_lightning.functional import score_statistics
@@ -90,7 +90,7 @@ class Comparison:
     def plot(self, path: str | Path, metric: str | None = None) -> Path:
         """Curves with intervals of one metric, by default the first."""
         chosen = metric or self.metrics[0]
-        return save_bands(self.bands[chosen], chosen, Path(path))
+        return save(self.bands[chosen], chosen, Path(path))
 
     def plot_all(self, path: Path) -> list[Path]:
         """One picture per metric; several have the metric in their names."""

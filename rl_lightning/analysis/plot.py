@@ -1,16 +1,20 @@
-"""Learning curves: read from a run's own files, drawn as PNG and in characters."""
+"""Learning curves: read from a run's own files, drawn as pictures and in characters."""
 
 from __future__ import annotations
 
-import json
+import base64
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl_lightning.errors import DataError
-from rl_lightning.io.text import short
+from rl_lightning.io.text import printable, short
 from rl_lightning.runs.store.metrics_file import CLOCKS, find_column, header, read_columns, seconds
 from rl_lightning.runs.store.run_folder import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's colours: told apart by the colour-blind; dashes tell them apart in print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
@@ -63,44 +67,6 @@ def _clock(against: str | None, columns: Mapping[str, Sequence[float | None]], r
     return against
 
 
-def read_episodes(run: Run) -> list[dict[str, object]]:
-    """Every evaluation episode of a run; a last line cut short by a crash is dropped."""
-    path = run.folder / "eval.jsonl"
-    if not path.exists():
-        return []
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
-
-
-def save_png(curves: Sequence[Curve], metric: str, path: Path) -> Path:
-    """One picture of all curves."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7.2, 4.2), dpi=140)
-    for curve in curves:
-        axes.plot(
-            curve.x, curve.y, marker="." if len(curve.x) < 60 else None, linewidth=1.4, label=curve.label
-        )
-    axes.set_xlabel(curves[0].clock)
-    axes.set_ylabel(metric)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    pyplot.close(figure)
-    return path
-
-
 class Band(NamedTuple):
     """Several runs as one curve: their mean at each place, and the interval it lies in."""
 
@@ -113,36 +79,49 @@ class Band(NamedTuple):
     runs: int
 
 
-def save_bands(bands: Sequence[Band], metric: str, path: Path) -> Path:
-    """A picture of groups: one colour and dash each, means with their 95 % intervals."""
-    import matplotlib
+def draw(curves: Sequence[Curve | Band], metric: str) -> Figure:
+    """A picture: one colour and dash for each curve, and for a group its mean with the 95 % interval."""
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7.2, 4.2), dpi=140)
-    for number, band in enumerate(bands):
+    figure = Figure(figsize=(7.2, 4.2), dpi=140, layout="tight")
+    axes = figure.subplots()
+    for number, curve in enumerate(curves):
         colour, dashes = style(number)
-        line = (0, dashes) if dashes else "-"
-        axes.plot(band.x, band.y, color=colour, linestyle=line, linewidth=1.5, label=plain_label(band))
-        if band.runs > 1:
-            axes.fill_between(band.x, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
-    axes.set_xlabel(bands[0].clock, parse_math=False)
-    axes.set_ylabel(metric, parse_math=False)
+        line, dot = (0, dashes) if dashes else "-", "." if len(curve.x) < 60 else None
+        look: dict[str, Any] = {"color": colour, "linestyle": line, "linewidth": 1.5, "marker": dot}
+        axes.plot(curve.x, curve.y, label=plain_label(curve), **look)
+        if isinstance(curve, Band) and curve.runs > 1:
+            axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+    axes.set_xlabel(printable(curves[0].clock), parse_math=False)
+    axes.set_ylabel(printable(metric), parse_math=False)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     for text in axes.legend(frameon=False, fontsize=8).get_texts():
         text.set_parse_math(False)  # a name with two dollars in it is no formula
-    figure.tight_layout()
+    return figure
+
+
+def save(curves: Sequence[Curve | Band], metric: str, path: Path) -> Path:
+    """The picture as a file of the kind that its name tells."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    pyplot.close(figure)
+    draw(curves, metric).savefig(path)
     return path
 
 
-def plain_label(band: Band) -> str:
-    label = f"{band.label} ({band.runs} runs)" if band.runs > 1 else band.label
-    return label.lstrip("_") or "run"  # matplotlib hides a label that begins with _
+def svg_uri(curves: Sequence[Curve | Band], metric: str) -> str:
+    """The picture as a data: URI, for a page that loads nothing. Its letters are text in the reader's own font."""
+    from matplotlib import rc_context
+
+    file = io.BytesIO()
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "report"}):
+        draw(curves, metric).savefig(file, format="svg", metadata={"Date": None})
+    return "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode("ascii")
+
+
+def plain_label(curve: Curve | Band) -> str:
+    runs = curve.runs if isinstance(curve, Band) else 1
+    label = f"{curve.label} ({runs} runs)" if runs > 1 else curve.label
+    return printable(label).lstrip("_") or "run"  # matplotlib hides a label that begins with _
 
 
 MARKS = "●○▲△■□◆◇"

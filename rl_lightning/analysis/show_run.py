@@ -11,8 +11,9 @@ from typing import Any
 from rl_lightning.analysis.changed_settings import changed
 from rl_lightning.analysis.cleanup import size_of
 from rl_lightning.analysis.listing import group_rows, live, rows_text, run_rows
-from rl_lightning.analysis.stats_table import Table, aligned, plain, printable, shown
+from rl_lightning.analysis.stats_table import Table, aligned, plain, shown
 from rl_lightning.errors import RLError
+from rl_lightning.io.text import printable
 from rl_lightning.runs.config.compose import compose, find, inline, shipped
 from rl_lightning.runs.store.index import Index, Listed
 from rl_lightning.runs.store.run_folder import resolve

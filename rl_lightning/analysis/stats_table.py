@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from rl_lightning.io.text import printable
 
 if TYPE_CHECKING:
     from rl_lightning.analysis.compare import Comparison
@@ -18,6 +20,7 @@ COLUMNS = (
     "optimality_gap", "auc", "steps_to_threshold", "reached", "improvement", "improvement_low", "improvement_high",
 )  # fmt: skip
 MOST_SETTINGS = 12
+MOST_WIDE = 100_000  # columns of a terminal: a line is never broken
 
 
 @dataclass
@@ -64,13 +67,6 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e7 else f"{value:.4g}"
     return printable(str(value))
-
-
-def printable(text: str) -> str:
-    """Text that cannot move the cursor, colour the terminal, break a row or turn the line around."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join("�" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in text)
 
 
 def score_tables(result: Comparison) -> list[Table]:
@@ -142,28 +138,23 @@ def settings_table(result: Comparison, limit: int | None = MOST_SETTINGS) -> Tab
     return Table(["name", *keys], rows, title, [f"{left} more settings differ"] if left else [])
 
 
-def width(text: str) -> int:
-    """Columns that a text takes in a terminal: two for wide letters, none for marks on letters."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
-
-
 def aligned(table: Table) -> str:
     """For a terminal: columns as wide as they need, numbers to the right."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
     cells = [[shown(value) for value in row] for row in table.rows]
-    heads = [printable(column) for column in table.columns]
-    widths = [max([width(head), *(width(line[i]) for line in cells)]) for i, head in enumerate(heads)]
-    right = [bool(table.rows) and all(_numeric(line[i]) for line in cells) for i in range(len(heads))]
-    lines = []
-    for line in [heads, *cells]:
-        padded = [
-            " " * (size - width(word)) + word if flush else word + " " * (size - width(word))
-            for word, size, flush in zip(line, widths, right, strict=True)
-        ]
-        lines.append("  ".join(padded).rstrip())
+    grid = Grid(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for i, column in enumerate(table.columns):
+        right = bool(cells) and all(_numeric(line[i]) for line in cells)
+        grid.add_column(Text(printable(column)), justify="right" if right else "left", no_wrap=True)
+    for line in cells:
+        grid.add_row(*map(Text, line))
+    console = Console(file=io.StringIO(), width=MOST_WIDE, color_system=None)
+    with console.capture() as capture:
+        console.print(grid)
+    lines = [line.rstrip() for line in capture.get().splitlines()]
     return "\n".join([*([table.title] if table.title else []), *lines, *table.notes])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rl_lightning.analysis.plot import Curve, in_characters, read_curve
 from rl_lightning.errors import RLError
-from rl_lightning.io.text import short
+from rl_lightning.io.text import printable, short
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.store.run_folder import Run, alive, logs_root, resolve_group
 from rl_lightning.sweep.trial_scores import history
@@ -111,7 +111,7 @@ def alerts(folder: Path, count: int = 3) -> list[str]:
             text = f"alert {entry['alert']}: {entry['text']} ({entry['time']})"
         except (ValueError, KeyError, TypeError):
             continue
-        texts.append("".join(c if c.isprintable() else "?" for c in text))
+        texts.append(printable(text))
     return texts
 
 

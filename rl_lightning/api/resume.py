@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from rl_lightning.api.group import TrainedRuns
 from rl_lightning.api.objects import sort_out
@@ -49,43 +49,31 @@ class ResumeChanges:
         )
 
 
+class ResumeOptions(TypedDict, total=False):
+    """Keyword arguments of `resume`; its docstring says what they mean."""
+
+    env_steps: int | None
+    updates: int | None
+    checkpoint: str | None
+    imports: Sequence[str]
+    given: Mapping[str, Any] | None
+
+
+Overrides = Mapping[str, Any] | None
+
+
 @overload
 def resume(
-    run: TrainedRuns,
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    env_steps: int | None = None,
-    updates: int | None = None,
-    checkpoint: str | None = None,
-    imports: Sequence[str] = (),
-    given: Mapping[str, Any] | None = None,
+    run: TrainedRuns, overrides: Overrides = None, **options: Unpack[ResumeOptions]
 ) -> TrainedRuns: ...
 
 
 @overload
-def resume(
-    run: TrainedRun,
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    env_steps: int | None = None,
-    updates: int | None = None,
-    checkpoint: str | None = None,
-    imports: Sequence[str] = (),
-    given: Mapping[str, Any] | None = None,
-) -> TrainedRun: ...
+def resume(run: TrainedRun, overrides: Overrides = None, **options: Unpack[ResumeOptions]) -> TrainedRun: ...
 
 
 @overload
-def resume(
-    run: str | Path,
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    env_steps: int | None = None,
-    updates: int | None = None,
-    checkpoint: str | None = None,
-    imports: Sequence[str] = (),
-    given: Mapping[str, Any] | None = None,
-) -> Any: ...
+def resume(run: str | Path, overrides: Overrides = None, **options: Unpack[ResumeOptions]) -> Any: ...
 
 
 @spoken_in_python()

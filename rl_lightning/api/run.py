@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from rl_lightning.api.group import TrainedRuns
 from rl_lightning.api.objects import sort_out
@@ -126,34 +126,32 @@ def as_frame(values: Any) -> Any:
     return pandas.DataFrame(values)
 
 
-@overload
-def fit(
-    config: str | Path | Sequence[str],
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    env_steps: int | None = None,
-    updates: int | None = None,
-    seed: int | None = None,
-    seeds: None = None,
-    name: str | None = None,
-    imports: Sequence[str] = (),
-    debug: bool = False,
-) -> TrainedRun: ...
+class FitOptions(TypedDict, total=False):
+    """Keyword arguments of `fit`, whether it trains one run or several; its docstring says what they mean."""
+
+    env_steps: int | None
+    updates: int | None
+    name: str | None
+    imports: Sequence[str]
+    debug: bool
+
+
+Configs = str | Path | Sequence[str]
+Overrides = Mapping[str, Any] | None
 
 
 @overload
 def fit(
-    config: str | Path | Sequence[str],
-    overrides: Mapping[str, Any] | None = None,
-    *,
-    env_steps: int | None = None,
-    updates: int | None = None,
-    seed: None = None,
-    seeds: Sequence[int],
-    name: str | None = None,
-    imports: Sequence[str] = (),
-    debug: bool = False,
-) -> TrainedRuns: ...
+    config: Configs, overrides: Overrides = None, *, seed: int | None = None, seeds: None = None,
+    **options: Unpack[FitOptions],
+) -> TrainedRun: ...  # fmt: skip
+
+
+@overload
+def fit(
+    config: Configs, overrides: Overrides = None, *, seed: None = None, seeds: Sequence[int],
+    **options: Unpack[FitOptions],
+) -> TrainedRuns: ...  # fmt: skip
 
 
 @spoken_in_python()

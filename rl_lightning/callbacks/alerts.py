@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from argparse import Namespace
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 
 import psutil
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from rl_lightning import distributed
 from rl_lightning.errors import ConfigError, DivergedError
 from rl_lightning.io.expressions import WINDOW, Expression
 from rl_lightning.loggers.alert_sender import Messenger
-from rl_lightning.loggers.metrics_csv import MetricsFile
+from rl_lightning.loggers.metrics_csv import MetricsFile, RowLogger
 from rl_lightning.trainer.access import clock_of
 
 BUILT_IN = ("nan_loss", "slow_progress", "memory_high", "plateau")
@@ -43,7 +41,7 @@ class AlertRule:
     stop: bool = False
 
 
-class Listener(Logger):
+class Listener(RowLogger):
     """Hears every metric that the run emits.
 
     Args:
@@ -54,18 +52,6 @@ class Listener(Logger):
         super().__init__()
         self.history = history
         self.fresh: list[dict[str, float]] = []
-
-    @property
-    def name(self) -> str:
-        return "alerts"
-
-    @property
-    def version(self) -> str:
-        return ""
-
-    @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        """Conditions see metrics only."""
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:

@@ -48,14 +48,12 @@ class Progress(Callback):
         self.live: Live | None = None
         self._shown = self._began = 0.0
         self._start = 0
-        self._rate = (0.0, 0)
         self._updates = 0  # when training began
         self._seen = -1  # clock of the line before
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._began = self._shown = time.monotonic()
         self._start = clock_of(trainer).now
-        self._rate = (self._began, self._start)
         self._updates, self._seen = clock_of(trainer).update, -1
         if trainer.is_global_zero and self.console.is_terminal:
             self.live = Live(console=self.console, auto_refresh=False, transient=True)

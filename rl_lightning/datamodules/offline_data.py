@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rl_lightning.datamodules.bases.env_data import MOST_EVAL_ENVS
-from rl_lightning.datamodules.bases.rl_data import RLData
+from rl_lightning.datamodules.bases.eval_env_data import EvaluatedData
 from rl_lightning.datasets import Dataset, check_env, load_dataset
 from rl_lightning.datasets.in_memory import DatasetLike, look_at
 from rl_lightning.datasets.rows.reward_tuning import RewardTuning
-from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
+from rl_lightning.envs.make import EnvConfig, probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.score_statistics import normalized
@@ -25,7 +24,7 @@ from rl_lightning.types import Transitions
 ASSESSED = 0.1  # of the data that is held out for a model that is assessed on it
 
 
-class OfflineData(RLData):
+class OfflineData(EvaluatedData):
     """Random batches of a data set; the env, if there is one, serves evaluation alone.
 
     Args:
@@ -92,7 +91,6 @@ class OfflineData(RLData):
         if first_episodes is not None:
             self.dataset = self.dataset.first(first_episodes)
         self._check_split(self.held_fraction)
-        self._eval_envs: Any = None
         self.draw: torch.Generator | None = None
 
     def begin_anew(self) -> None:
@@ -239,13 +237,6 @@ class OfflineData(RLData):
         """Rows that no update sees; with `holdout: 0` there are none, and the training rows stand in."""
         return self.gather(self.holdout_index if len(self.holdout_index) else self.train_index)
 
-    def start_rows(self) -> Tensor:
-        """First observations of all episodes."""
-        episode = self.dataset.recording
-        first = torch.ones(len(episode), dtype=torch.bool)
-        first[1:] = episode[1:] != episode[:-1]
-        return self.dataset.obs[first]
-
     def scores(self, summary: dict[str, float]) -> dict[str, float]:
         """The return on the scale of the data set's reference scores: D4RL's for its files, local for ours."""
         reference = self.dataset.reference
@@ -255,21 +246,6 @@ class OfflineData(RLData):
 
     def collect_metrics(self) -> dict[str, float]:
         return super().collect_metrics() | {"collect/buffer_rows": float(len(self.rows))}
-
-    def eval_envs(self, episodes: int) -> Any:
-        """Sync envs of the data set's own kind; None where it names no env."""
-        if self.env is None:
-            return None
-        count = min(episodes, MOST_EVAL_ENVS)
-        if self._eval_envs is None or self._eval_envs.num_envs != count:
-            self._close()
-            self._eval_envs = make_envs(self.env, count, "sync", training=False)
-        return self._eval_envs
-
-    def render_env(self) -> Any:
-        if self.env is None:
-            return super().render_env()
-        return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         assert self.draw is not None
@@ -284,14 +260,6 @@ class OfflineData(RLData):
                 f"{state['sha256'][:12]}): an exact resume needs the same rows"
             )
         self.draw.set_state(state["draw"])
-
-    def _close(self) -> None:
-        if self._eval_envs is not None:
-            self._eval_envs.close()
-            self._eval_envs = None
-
-    def teardown(self, stage: str) -> None:
-        self._close()
 
 
 def reward_spread(rows: Transitions) -> float:

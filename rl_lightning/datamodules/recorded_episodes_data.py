@@ -105,12 +105,12 @@ class RecordedData(PlayedData):
     def next_batch(self) -> Sequences:
         assert self.draw is not None
         place = torch.randint(len(self.train_starts), (self.batch_size,), generator=self.draw)
-        return self.rows.windows(self.train_starts[place], self.length)  # type: ignore[no-any-return]
+        return self.rows.windows(self.train_starts[place], self.length)
 
     def held_windows(self) -> Sequences:
         """Windows that no update sees (with `holdout: 0` some that updates do see), spread over all of them."""
         pick = torch.linspace(0, len(self.held_starts) - 1, min(MOST_HELD, len(self.held_starts))).long()
-        return self.rows.windows(self.held_starts[pick], self.length)  # type: ignore[no-any-return]
+        return self.rows.windows(self.held_starts[pick], self.length)
 
     def collect_metrics(self) -> dict[str, float]:
         return super().collect_metrics() | {"collect/buffer_rows": float(len(self.rows))}

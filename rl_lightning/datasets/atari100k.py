@@ -5,7 +5,7 @@ Scores of agents are means over their runs, but for MBARC's, each the best of ab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -125,7 +125,7 @@ def aggregate(found: Mapping[str, Sequence[float]], seed: int = 0) -> dict[str, 
     def over_games(rows: Sequence[np.ndarray]) -> np.ndarray:
         return np.array([row.mean() for row in rows])
 
-    made = {
+    made: dict[str, Callable[[Sequence[np.ndarray]], float]] = {
         "mean": lambda rows: score_statistics.mean(over_games(rows)),
         "median": lambda rows: score_statistics.median(over_games(rows)),
         "iqm": lambda rows: score_statistics.iqm(np.concatenate(rows)),

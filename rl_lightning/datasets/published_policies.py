@@ -17,7 +17,7 @@ from rl_lightning.datasets.load import file_digest
 from rl_lightning.datasets.references import Reference
 from rl_lightning.errors import DataError, RLError
 from rl_lightning.functional.action_distributions import standard_noise
-from rl_lightning.io.atomic import atomic_path
+from rl_lightning.io.atomic import atomic_path, file_of_user
 from rl_lightning.nn.heads.actors import SquashedGaussianActor
 from rl_lightning.nn.mlp import MLP
 
@@ -136,12 +136,8 @@ def publish(run_checkpoint: str | Path, path: str | Path, metadata: dict[str, An
         "action_dim": actor.linear.out_features // 2,
     }
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with atomic_path(path) as temporary:
-            save_file(weights, temporary, {HEADER: json.dumps(about)})
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
+    with file_of_user(path), atomic_path(path) as temporary:
+        save_file(weights, temporary, {HEADER: json.dumps(about)})
     return path
 
 

@@ -18,7 +18,7 @@ from rl_lightning.envs.registry import build_base
 from rl_lightning.envs.vector import Envs, SerialEnvs
 from rl_lightning.envs.workers import AsyncEnvs
 from rl_lightning.envs.wrappers.env_noise import Noise
-from rl_lightning.envs.wrappers.env_wrappers import FrameStack, RepeatedAction
+from rl_lightning.envs.wrappers.env_wrappers import FrameStack, RepeatedAction, wrapped_limit
 from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreset, Transform
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.trust import ALLOWED_IMPORTS
@@ -82,7 +82,7 @@ def make_env(
         env = RepeatedAction(env, config.action_repeat)
     limit = None
     if isinstance(env, gymnasium.wrappers.TimeLimit) and not config.transforms:
-        limit = env._max_episode_steps  # the record counts steps anyway: one layer less
+        limit = wrapped_limit(env)  # the record counts steps anyway: one layer less
         env = env.env
     for transform in config.transforms:
         env = transform.apply(env, training)
@@ -122,7 +122,7 @@ def describe(env: EpisodeRecord) -> EnvSpec:
 
 def time_limit(layers: Iterable[gymnasium.Env[Any, Any]]) -> int | None:
     """The tightest limit, in env steps, that any layer declares."""
-    limits = [layer._max_episode_steps for layer in layers if isinstance(layer, gymnasium.wrappers.TimeLimit)]
+    limits = [wrapped_limit(layer) for layer in layers if isinstance(layer, gymnasium.wrappers.TimeLimit)]
     limits += [layer.time_limit for layer in layers if "time_limit" in vars(layer)]  # type: ignore[attr-defined]
     return min((int(limit) for limit in limits if limit is not None), default=None)
 

@@ -62,13 +62,13 @@ class ObsEncoder:
 
     def __call__(self, obs: Any) -> Array:
         if self.same:
-            return obs  # type: ignore[no-any-return]
+            return obs
         if self.plain:
             return np.asarray(obs, np.float32).reshape(self.encoded.shape)
         if self.image:
             if obs.ndim == 2:
-                return obs[None]  # type: ignore[no-any-return]
-            return obs.transpose(2, 0, 1) if self.transpose else obs  # type: ignore[no-any-return]
+                return obs[None]
+            return obs.transpose(2, 0, 1) if self.transpose else obs
         row = np.zeros(self.encoded.shape, np.float32)
         _write(self.space, obs, row, 0)
         return row

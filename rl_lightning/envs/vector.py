@@ -69,7 +69,7 @@ class Envs(VectorEnv[Any, Any, Any]):
     def own_limit(self) -> int | None:
         """The time limit that the envs declare in any way."""
         declared = self.env_spec.max_episode_steps
-        return declared if declared is not None else self.call("own_limit")[0]  # type: ignore[no-any-return]
+        return declared if declared is not None else self.call("own_limit")[0]
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The result of one attribute or method of each env."""

@@ -19,7 +19,6 @@ def _check_lam(lam: float) -> float:
 class ReturnComputer(ABC):
     """How advantages and value targets are made from a rollout."""
 
-    @abstractmethod
     def __call__(
         self,
         reward: Tensor,
@@ -30,6 +29,11 @@ class ReturnComputer(ABC):
         gamma: float,
     ) -> tuple[Tensor, Tensor]:
         """All [T, N] -> (advantage, target), both [T, N]."""
+        return self.compute(returns.RolloutSteps(reward, value, next_value, terminated, done, gamma))
+
+    @abstractmethod
+    def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
+        """(advantage, target), both [T, N]."""
 
 
 class GAE(ReturnComputer):
@@ -42,16 +46,8 @@ class GAE(ReturnComputer):
     def __init__(self, lam: float = 0.95) -> None:
         self.lam = _check_lam(lam)
 
-    def __call__(
-        self,
-        reward: Tensor,
-        value: Tensor,
-        next_value: Tensor,
-        terminated: Tensor,
-        done: Tensor,
-        gamma: float,
-    ) -> tuple[Tensor, Tensor]:
-        return returns.gae(reward, value, next_value, terminated, done, gamma, self.lam)
+    def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
+        return returns.gae(steps, self.lam)
 
 
 class LambdaReturn(ReturnComputer):
@@ -64,17 +60,9 @@ class LambdaReturn(ReturnComputer):
     def __init__(self, lam: float = 0.95) -> None:
         self.lam = _check_lam(lam)
 
-    def __call__(
-        self,
-        reward: Tensor,
-        value: Tensor,
-        next_value: Tensor,
-        terminated: Tensor,
-        done: Tensor,
-        gamma: float,
-    ) -> tuple[Tensor, Tensor]:
-        target = returns.lambda_return(reward, next_value, terminated, done, gamma, self.lam)
-        return target - value, target
+    def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
+        target = returns.lambda_return(steps, self.lam)
+        return target - steps.value, target
 
 
 class NStep(ReturnComputer):
@@ -89,30 +77,14 @@ class NStep(ReturnComputer):
             raise ConfigError(f"n must be at least 1, not {n}.")
         self.n = n
 
-    def __call__(
-        self,
-        reward: Tensor,
-        value: Tensor,
-        next_value: Tensor,
-        terminated: Tensor,
-        done: Tensor,
-        gamma: float,
-    ) -> tuple[Tensor, Tensor]:
-        target = returns.n_step(reward, next_value, terminated, done, gamma, self.n)
-        return target - value, target
+    def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
+        target = returns.n_step(steps, self.n)
+        return target - steps.value, target
 
 
 class Discounted(ReturnComputer):
     """Whole discounted returns, to the end of the episode or of the rollout."""
 
-    def __call__(
-        self,
-        reward: Tensor,
-        value: Tensor,
-        next_value: Tensor,
-        terminated: Tensor,
-        done: Tensor,
-        gamma: float,
-    ) -> tuple[Tensor, Tensor]:
-        target = returns.discounted(reward, next_value, terminated, done, gamma)
-        return target - value, target
+    def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
+        target = returns.discounted(steps)
+        return target - steps.value, target

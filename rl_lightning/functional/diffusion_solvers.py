@@ -39,10 +39,10 @@ def noised(schedule: NoiseSchedule, clean: Tensor, time: Tensor, noise: Tensor) 
     return spread[0] * clean + spread[1] * noise
 
 
-def denoising_loss(found: Tensor, noise: Tensor, batch_dims: int = 1) -> Tensor:
+def denoising_loss(found: Tensor, noise: Tensor) -> Tensor:
     """Squared error of the noise, summed over a row and averaged over rows."""
     assert found.shape == noise.shape, (found.shape, noise.shape)
-    return (found - noise).square().flatten(batch_dims).sum(-1).mean()
+    return (found - noise).square().flatten(1).sum(-1).mean()
 
 
 def guided(

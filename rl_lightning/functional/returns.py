@@ -1,15 +1,23 @@
-"""Returns and advantages over T steps of N envs, all [T, N].
-
-`next_value[t]` is the value of the true observation after step t, also where an episode was cut there.
-`terminated` gates the bootstrap; `done` (terminated or truncated) gates the recursion. The last row of a
-rollout always bootstraps.
-"""
+"""Returns and advantages over T steps of N envs. The last row of a rollout always bootstraps."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+
+class RolloutSteps(NamedTuple):
+    """What returns are made of; all [T, N]."""
+
+    reward: Tensor
+    value: Tensor  # of the observation that a step begins with
+    next_value: Tensor  # of the true observation after the step, also where an episode was cut there
+    terminated: Tensor  # gates the bootstrap
+    done: Tensor  # terminated or truncated; gates the recursion
+    gamma: float
 
 
 def reverse_scan(inputs: Tensor, decay: Tensor) -> Tensor:
@@ -51,56 +59,48 @@ def _alive(flag: Tensor, like: Tensor) -> Tensor:
     return 1.0 - flag.to(like.dtype)
 
 
-def one_step(reward: Tensor, next_value: Tensor, terminated: Tensor, gamma: float) -> Tensor:
+def one_step(steps: RolloutSteps) -> Tensor:
     """r + gamma * V(next), without the second term where the episode terminated."""
-    assert reward.shape == next_value.shape == terminated.shape, (reward.shape, next_value.shape)
-    return torch.addcmul(reward, _alive(terminated, reward), next_value.to(reward.dtype), value=gamma)
+    reward, next_value = steps.reward, steps.next_value
+    assert reward.shape == next_value.shape == steps.terminated.shape, (reward.shape, next_value.shape)
+    alive = _alive(steps.terminated, reward)
+    return torch.addcmul(reward, alive, next_value.to(reward.dtype), value=steps.gamma)
 
 
-def lambda_return(
-    reward: Tensor, next_value: Tensor, terminated: Tensor, done: Tensor, gamma: float, lam: float
-) -> Tensor:
+def lambda_return(steps: RolloutSteps, lam: float) -> Tensor:
     """G[t] = r[t] + gamma * ((1 - lam) * V(next) + lam * G[t+1]), with lam 0 where an episode ends."""
-    onward = _alive(done, reward) * lam
+    reward, gamma = steps.reward, steps.gamma
+    onward = _alive(steps.done, reward) * lam
     onward[-1] = 0.0
-    bootstrap = _alive(terminated, reward) * next_value * (1.0 - onward)
+    bootstrap = _alive(steps.terminated, reward) * steps.next_value * (1.0 - onward)
     return reverse_scan(reward + gamma * bootstrap, gamma * onward)
 
 
-def discounted(reward: Tensor, next_value: Tensor, terminated: Tensor, done: Tensor, gamma: float) -> Tensor:
+def discounted(steps: RolloutSteps) -> Tensor:
     """Discounted sum of rewards up to the end of the episode or of the rollout, then the value there."""
-    return lambda_return(reward, next_value, terminated, done, gamma, 1.0)
+    return lambda_return(steps, 1.0)
 
 
-def n_step(
-    reward: Tensor, next_value: Tensor, terminated: Tensor, done: Tensor, gamma: float, n: int
-) -> Tensor:
+def n_step(steps: RolloutSteps, n: int) -> Tensor:
     """Up to n rewards, then the value; the walk also stops where an episode or the rollout ends."""
     assert n >= 1, n
-    target = one_step(reward, next_value, terminated, gamma)
+    target = one_step(steps)
     if len(target) == 1:
         return target
-    ends = done[:-1].bool()
+    ends = steps.done[:-1].bool()
     first = target
     for _ in range(min(n, len(target)) - 1):
-        longer = torch.where(ends, first[:-1], reward[:-1] + gamma * target[1:])
+        longer = torch.where(ends, first[:-1], steps.reward[:-1] + steps.gamma * target[1:])
         target = torch.cat((longer, first[-1:]))
     return target
 
 
-def gae(
-    reward: Tensor,
-    value: Tensor,
-    next_value: Tensor,
-    terminated: Tensor,
-    done: Tensor,
-    gamma: float,
-    lam: float,
-) -> tuple[Tensor, Tensor]:
+def gae(steps: RolloutSteps, lam: float) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimates and the value targets that belong to them."""
+    reward, value = steps.reward, steps.value
     assert value.shape == reward.shape, (value.shape, reward.shape)
-    delta = one_step(reward, next_value, terminated, gamma) - value
-    advantage = reverse_scan(delta, (gamma * lam) * _alive(done, reward))
+    delta = one_step(steps) - value
+    advantage = reverse_scan(delta, (steps.gamma * lam) * _alive(steps.done, reward))
     return advantage, advantage + value
 
 
@@ -114,11 +114,7 @@ def arrival_lambda_return(reward: Tensor, value: Tensor, live: Tensor, lam: Tens
     R[t] = reward[t+1] + live[t+1] * ((1 - lam[t+1]) * value[t+1] + lam[t+1] * R[t+1])
     """
     assert reward.shape == value.shape == live.shape, (reward.shape, value.shape, live.shape)
-    onward = live[1:] * (lam if isinstance(lam, float) else lam[1:])
-    inputs = reward[1:] + (live[1:] - onward) * value[1:]
-    last = reward[-1:] + live[-1:] * value[-1:]
-    inputs = torch.cat((inputs[:-1], last))
-    return reverse_scan(inputs, onward)
+    return _imagined(reward[1:], value[1:], live[1:], lam if isinstance(lam, float) else lam[1:])
 
 
 def state_lambda_return(reward: Tensor, value: Tensor, live: Tensor, lam: float) -> Tensor:
@@ -127,8 +123,12 @@ def state_lambda_return(reward: Tensor, value: Tensor, live: Tensor, lam: float)
     R[t] = reward[t] + live[t] * ((1 - lam) * value[t+1] + lam * R[t+1])
     """
     assert reward.shape == value.shape == live.shape, (reward.shape, value.shape, live.shape)
-    onward = live[:-1] * lam
-    inputs = reward[:-1] + (live[:-1] - onward) * value[1:]
-    last = reward[-2:-1] + live[-2:-1] * value[-1:]
-    inputs = torch.cat((inputs[:-1], last))
-    return reverse_scan(inputs, onward)
+    return _imagined(reward[:-1], value[1:], live[:-1], lam)
+
+
+def _imagined(reward: Tensor, value: Tensor, live: Tensor, lam: Tensor | float) -> Tensor:
+    """R[t] = reward[t] + live[t] * ((1 - lam) * value[t] + lam * R[t+1]); the last row takes its value whole."""
+    onward = live * lam
+    inputs = reward + (live - onward) * value
+    last = reward[-1:] + live[-1:] * value[-1:]
+    return reverse_scan(torch.cat((inputs[:-1], last)), onward)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from rl_lightning.errors import DataError
+
 _serial = itertools.count()  # threads of one process write beside each other
 
 
@@ -59,6 +61,16 @@ def write_json(path: Path, value: Any, default: Callable[[Any], Any] | None = No
     with atomic_open(path, "w", sync=True) as file:
         json.dump(value, file, indent=2, default=default)
     return path
+
+
+@contextlib.contextmanager
+def file_of_user(path: Path) -> Iterator[None]:
+    """Inside, a file is written where the user named it: its folder is made, and what the disk refuses is told."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,16 +1,18 @@
 """A small language for conditions on metrics: `train/approx_kl > 0.1 and mean(eval/return, 5) < 200`.
 
-Numbers, metric names, + - * /, comparisons, and, or, not, and a fixed list of functions. It has a tokenizer and a
-parser of its own and never reaches Python: a condition can compute a number, and nothing else. A name runs over
-slashes, so a division is written with spaces; any other name is put in quotes.
+Numbers, metric names, + - * /, comparisons, and, or, not, and a fixed list of functions. Python parses it, and only the
+operations listed here are computed: a condition can compute a number, and nothing else. A name runs over slashes, so a
+division is written with spaces; any other name is put in quotes.
 """
 
 from __future__ import annotations
 
+import ast
 import math
+import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rl_lightning.errors import ConfigError
 
@@ -20,22 +22,28 @@ WINDOW = 1000  # how much of a metric's past any function can ask for
 
 History = Mapping[str, Sequence[float]]  # metric -> its values, newest last
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+# Numbers are passed over, so that the e of 1e3 is no name.
+_WORD = re.compile(
+    r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     r"|(?P<name>[A-Za-z_][\w.]*(?:/[\w.]+)*)"
-    r"|(?P<quoted>'[^'\n]*'|\"[^\"\n]*\")"
-    r"|(?P<sign><=|>=|==|!=|[-+*/()<>,]))",
+    r"|'(?P<single>[^'\n]*)'|\"(?P<double>[^\"\n]*)\"",
     re.ASCII,
 )
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
+_OTHER = re.compile(r"[^\w\s.,+*/<>=!()-]", re.ASCII)
+_ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
 }
-_WORDS = ("and", "or", "not")
+_COMPARE: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
 
 
 def _slope(values: Sequence[float]) -> float:
@@ -76,22 +84,6 @@ _PAST: dict[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-class Token(NamedTuple):
-    """One word of a condition."""
-
-    kind: str  # number, name, sign, end
-    text: str
-    at: int
-
-
-class Node(NamedTuple):
-    """One operation of a parsed condition."""
-
-    kind: str
-    value: Any = None
-    parts: tuple[Node, ...] = ()
-
-
 class Expression:
     """A parsed condition.
 
@@ -105,12 +97,13 @@ class Expression:
         if len(source) > MAX_LENGTH:
             raise ConfigError(f"a condition of {len(source)} characters; {MAX_LENGTH} are allowed")
         self.source = source
-        self.root = _Parser(source).whole()
-        self.names = sorted(_names(self.root))
+        self._known: dict[str, str] = {}  # the name that stands in the tree -> the user's
+        self.root = self._parsed()
+        self.names = sorted(set(self._checked(self.root)))
 
     def value(self, history: History) -> float | None:
         """What the condition computes; None if a metric that decides it has no value yet."""
-        return _value(self.root, history)
+        return self._value(self.root, history)
 
     def holds(self, history: History) -> bool:
         """Whether it is true; what is not known does not hold, and neither does what is not a number."""
@@ -119,206 +112,163 @@ class Expression:
 
     def violation(self, history: History) -> float:
         """How far it is from holding: 0 or less where it does, and 1 where that is not known."""
-        found = _violation(self.root, history)
+        found = self._violation(self.root, history)
         return 1.0 if found is None or math.isnan(found) else found
 
     def __repr__(self) -> str:
         return f"Expression({self.source!r})"
 
-
-def _names(node: Node) -> set[str]:
-    own = (
-        {str(node.value)} if node.kind == "metric" else {str(node.value[1])} if node.kind == "past" else set()
-    )
-    return own.union(*(_names(part) for part in node.parts))
-
-
-def tokens(source: str) -> list[Token]:
-    found: list[Token] = []
-    at = 0
-    text = source.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            place = len(text[:at]) + len(text[at:]) - len(text[at:].lstrip())
-            raise ConfigError(f"condition {source!r:.80}: {text[place]!r} at {place + 1} is not understood")
-        kind = match.lastgroup or ""
-        word = match.group(kind)
-        if kind == "quoted":
-            kind, word = "quoted", word[1:-1]
-        found.append(Token(kind, word, match.start(match.lastgroup or 0) + 1))
-        at = match.end()
-    return [*found, Token("end", "the end", len(text) + 1)]
-
-
-class _Parser:
-    """Recursive descent, one method per strength of binding."""
-
-    def __init__(self, source: str) -> None:
-        self.source, self.tokens, self.at, self.depth = source, tokens(source), 0, 0
-
-    def whole(self) -> Node:
-        node = self._or()
-        if self._now.kind != "end":
-            raise self._wrong(f"'{self._now.text}' is too much")
-        return node
-
-    @property
-    def _now(self) -> Token:
-        return self.tokens[self.at]
-
-    def _take(self, *texts: str) -> str | None:
-        """The next word if it is one of these, which is then behind us."""
-        if self._now.kind in ("sign", "name") and self._now.text in texts:
-            self.at += 1
-            return self.tokens[self.at - 1].text
-        return None
-
     def _wrong(self, what: str) -> ConfigError:
-        return ConfigError(f"condition {self.source!r:.80}: {what} (at {self._now.at})")
+        return ConfigError(f"condition {self.source!r:.80}: {what}")
 
-    def _or(self) -> Node:
-        node = self._and()
-        while self._take("or"):
-            node = Node("or", None, (node, self._and()))
-        return node
-
-    def _and(self) -> Node:
-        node = self._not()
-        while self._take("and"):
-            node = Node("and", None, (node, self._not()))
-        return node
-
-    def _not(self) -> Node:
-        if self._take("not"):
-            return Node("not", None, (self._deeper(self._not),))
-        node = self._sum()
-        sign = self._take(*_COMPARE)
-        return Node("compare", sign, (node, self._sum())) if sign else node
-
-    def _sum(self) -> Node:
-        node = self._product()
-        while sign := self._take("+", "-"):
-            node = Node("arithmetic", sign, (node, self._product()))
-        return node
-
-    def _product(self) -> Node:
-        node = self._atom()
-        while sign := self._take("*", "/"):
-            node = Node("arithmetic", sign, (node, self._atom()))
-        return node
-
-    def _deeper(self, rule: Callable[[], Node]) -> Node:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
+    def _parsed(self) -> ast.expr:
+        """Python's tree of the text, in which every name is one that Python has no meaning for."""
+        text = " ".join(_WORD.sub(self._python_word, self.source).split())
+        if other := _OTHER.search(text):
+            raise self._wrong(f"{other.group()!r} is not understood")
+        depth = most = 0
+        for character in text:
+            depth += (character == "(") - (character == ")")
+            most = max(most, depth)
+        if most > MAX_DEPTH:
             raise self._wrong(f"nested deeper than {MAX_DEPTH} levels")
-        node = rule()
-        self.depth -= 1
-        return node
+        try:
+            with warnings.catch_warnings(action="ignore"):  # Python's, of a number that is called
+                return ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise self._wrong(
+                "it is not written like 'mean(eval/return, 5) < 200 and train/loss > 1'"
+            ) from None
 
-    def _atom(self) -> Node:
-        if self._take("-"):
-            return Node("negative", None, (self._deeper(self._atom),))
-        if self._take("("):
-            node = self._deeper(self._or)
-            self._close()
-            return node
-        token = self._now
-        if token.kind not in ("number", "name", "quoted") or (token.text in _WORDS and token.kind == "name"):
-            raise self._wrong(f"a number, a metric or a function should stand where '{token.text}' is")
-        self.at += 1
-        if token.kind == "number":
-            return Node("number", float(token.text))
-        if token.kind == "name" and self._take("("):
-            return self._call(token.text)
-        return Node("metric", token.text)
+    def _python_word(self, match: re.Match[str]) -> str:
+        name = match["name"] or match["single"] or match["double"] or ""
+        if match["number"] or match["name"] in ("and", "or", "not"):
+            return match.group()
+        word = f"_{len(self._known)}"
+        self._known[word] = name
+        return f" {word} "
 
-    def _close(self) -> None:
-        if not self._take(")"):
-            raise self._wrong("a ) is missing")
+    def _checked(self, node: ast.expr, depth: int = 0) -> Iterator[str]:
+        """The metrics that are asked for; raises at whatever is no part of the language."""
+        if depth > MAX_DEPTH:
+            raise self._wrong(f"nested deeper than {MAX_DEPTH} levels")
+        match node:
+            case ast.Constant(value=int() | float()):
+                parts: list[ast.expr] = []
+            case ast.Name(id=word) if word in self._known:
+                parts = []
+                yield self._known[word]
+            case ast.BoolOp(values=parts):
+                pass
+            case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=part):
+                parts = [part]
+            case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _ARITHMETIC:
+                parts = [left, right]
+            case ast.Compare(left=left, ops=[compared], comparators=[right]) if type(compared) in _COMPARE:
+                parts = [left, right]
+            case ast.Call(func=ast.Name(), keywords=[]):
+                parts = self._arguments(node)
+            case _:
+                raise self._wrong("a number, a metric or a function should stand where something else is")
+        for part in parts:
+            yield from self._checked(part, depth + 1)
 
-    def _call(self, name: str) -> Node:
-        parts = [self._deeper(self._or)]
-        while self._take(","):
-            parts.append(self._deeper(self._or))
-        self._close()
+    def _arguments(self, node: ast.Call) -> list[ast.expr]:
+        """What a function is given that may hold metrics, if it is one of ours and given what it takes."""
+        name, parts = self._function(node), node.args
         if name in _PAST:
-            last = parts[1].value if len(parts) == 2 and parts[1].kind == "number" else WINDOW
-            if parts[0].kind != "metric" or len(parts) > 2 or (len(parts) == 2 and parts[1].kind != "number"):
+            if len(parts) not in (1, 2) or not isinstance(parts[0], ast.Name):
                 raise self._wrong(
                     f"{name} takes a metric and how many of its last values, as {name}(a/b, 10)"
                 )
-            if not 1 <= last <= WINDOW:
+            if not 1 <= _last(parts) <= WINDOW:
                 raise self._wrong(f"{name} looks back over 1 to {WINDOW} values")
-            return Node("past", (name, parts[0].value, int(last)))
+            return parts[:1]
         if name not in _PLAIN:
             raise self._wrong(f"there is no function '{name}'; there are {', '.join([*_PLAIN, *_PAST])}")
         if len(parts) != _PLAIN[name][0]:
             raise self._wrong(f"{name} takes {_PLAIN[name][0]} numbers")
-        return Node("plain", name, tuple(parts))
+        return parts
+
+    def _function(self, node: ast.Call) -> str:
+        assert isinstance(node.func, ast.Name), node
+        return self._known.get(node.func.id, node.func.id)
+
+    def _past(self, node: ast.expr, history: History) -> Sequence[float]:
+        assert isinstance(node, ast.Name), node
+        return history.get(self._known[node.id]) or ()
+
+    def _value(self, node: ast.expr, history: History) -> float | None:
+        match node:
+            case ast.Constant(value=int() | float() as number):
+                return _guarded(float, number)
+            case ast.Name():
+                past = self._past(node, history)
+                return float(past[-1]) if past else None
+            case ast.BoolOp():
+                return self._logic(node, history)
+            case ast.Call() if self._function(node) in _PAST:
+                past = list(self._past(node.args[0], history))[-int(_last(node.args)) :]
+                return float(_PAST[self._function(node)](past)) if past else None
+        parts, compute = self._operation(node)
+        values = [self._value(part, history) for part in parts]
+        known = [value for value in values if value is not None]
+        return _guarded(compute, *known) if len(known) == len(values) else None
+
+    def _operation(self, node: ast.expr) -> tuple[list[ast.expr], Callable[..., float]]:
+        match node:
+            case ast.UnaryOp(op=ast.USub(), operand=part):
+                return [part], operator.neg
+            case ast.UnaryOp(operand=part):
+                return [part], lambda a: not a or math.isnan(a)
+            case ast.BinOp(left=left, op=sign, right=right):
+                return [left, right], _ARITHMETIC[type(sign)]
+            case ast.Compare(left=left, ops=[compared], comparators=[right]):
+                return [left, right], _COMPARE[type(compared)]
+            case ast.Call(args=parts):
+                return parts, _PLAIN[self._function(node)][1]
+        raise AssertionError(ast.dump(node))
+
+    def _logic(self, node: ast.BoolOp, history: History) -> float | None:
+        """Decided as soon as one side decides it, even where the others are not known."""
+        values = [self._value(part, history) for part in node.values]
+        known = [bool(value) and not math.isnan(value) for value in values if value is not None]
+        decides = isinstance(node.op, ast.Or)
+        if decides in known:
+            return float(decides)
+        return float(not decides) if len(known) == len(values) else None
+
+    def _violation(self, node: ast.expr, history: History) -> float | None:
+        if isinstance(node, ast.BoolOp):
+            parts = [self._violation(part, history) for part in node.values]
+            amounts = [1.0 if part is None or math.isnan(part) else part for part in parts]
+            return max(amounts) if isinstance(node.op, ast.And) else min(amounts)
+        if not isinstance(node, ast.Compare):
+            value = self._value(node, history)
+            return None if value is None else 0.0 if value and not math.isnan(value) else 1.0
+        a, b = (self._value(part, history) for part in (node.left, node.comparators[0]))
+        if a is None or b is None:
+            return None
+        if _COMPARE[type(node.ops[0])](a, b):
+            return min(0.0, -abs(a - b)) if math.isfinite(a - b) else 0.0
+        return abs(a - b) or 1.0  # `a < a` misses by nothing, and misses
 
 
-def _value(node: Node, history: History) -> float | None:
-    if node.kind == "number":
-        return float(node.value)
-    if node.kind in ("metric", "past"):
-        return _measured(node, history)
-    if node.kind in ("and", "or"):
-        return _logic(node, history)
-    values = [_value(part, history) for part in node.parts]
-    if any(value is None for value in values):
-        return None
-    return _computed(node, [value for value in values if value is not None])
+def _last(parts: list[ast.expr]) -> float:
+    """How many of a metric's last values a function looks at; 0 if that is no number."""
+    match parts[1:]:
+        case []:
+            return WINDOW
+        case [ast.Constant(value=int() | float() as number)]:
+            return number
+    return 0
 
 
-def _measured(node: Node, history: History) -> float | None:
-    if node.kind == "metric":
-        past = history.get(str(node.value)) or ()
-        return float(past[-1]) if past else None
-    name, metric, last = node.value
-    past = list(history.get(metric) or ())[-last:]
-    return float(_PAST[name](past)) if past else None
-
-
-def _logic(node: Node, history: History) -> float | None:
-    """Decided as soon as one side decides it, even where the other is not known."""
-    values = [_value(part, history) for part in node.parts]
-    known = [bool(value) and not math.isnan(value) for value in values if value is not None]
-    decides = node.kind == "or"
-    if decides in known:
-        return float(decides)
-    return float(not decides) if len(known) == len(values) else None
-
-
-def _computed(node: Node, values: list[float]) -> float:
-    if node.kind == "negative":
-        return -values[0]
-    if node.kind == "not":
-        return float(not values[0] or math.isnan(values[0]))
-    a, b = values[0], values[-1]
-    if node.kind == "compare":
-        return float(_COMPARE[node.value](a, b))
+def _guarded(compute: Callable[..., float], *values: float) -> float:
+    """Arithmetic that never raises."""
     try:
-        if node.kind == "plain":
-            return float(_PLAIN[node.value][1](*values))
-        return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "/": lambda: a / b}[node.value]()
+        return float(compute(*values))
     except (ZeroDivisionError, ValueError):
         return math.nan
     except OverflowError:
         return math.inf
-
-
-def _violation(node: Node, history: History) -> float | None:
-    if node.kind in ("and", "or"):
-        parts = [_violation(part, history) for part in node.parts]
-        amounts = [1.0 if part is None or math.isnan(part) else part for part in parts]
-        return max(amounts) if node.kind == "and" else min(amounts)
-    if node.kind != "compare":
-        value = _value(node, history)
-        return None if value is None else 0.0 if value and not math.isnan(value) else 1.0
-    a, b = (_value(part, history) for part in node.parts)
-    if a is None or b is None:
-        return None
-    if _COMPARE[node.value](a, b):
-        return min(0.0, -abs(a - b)) if math.isfinite(a - b) else 0.0
-    return abs(a - b) or 1.0  # `a < a` misses by nothing, and misses

@@ -45,13 +45,13 @@ class FileLock:
             self.file = None
 
 
-def wait_for(file: IO[Any], shared: bool = False) -> None:
-    """Waits until this open file is ours alone, or free of writers; closing it gives it back."""
+def wait_for(file: IO[Any]) -> None:
+    """Waits until this open file is ours alone; closing it gives it back."""
     try:
         import fcntl
     except ImportError:  # no POSIX
         return
-    fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    fcntl.flock(file, fcntl.LOCK_EX)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,6 @@
-"""Numbers for people."""
+"""Numbers and names for people."""
+
+import unicodedata
 
 
 def short(value: float) -> str:
@@ -8,3 +10,10 @@ def short(value: float) -> str:
             scaled = value / (1e3 if unit == "k" else limit)
             return f"{scaled:.3g}{unit}"
     return f"{value:.4g}"
+
+
+def printable(text: str) -> str:
+    """Text that cannot move the cursor, colour the terminal, break a row or turn the line around."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join("�" if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in text)

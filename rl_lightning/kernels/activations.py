@@ -27,14 +27,14 @@ def _gate(x: Tensor) -> Tensor:
 
 class _Mish(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         gate = _gate(x)
         ctx.save_for_backward(x, gate)
         return gate * x
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         x, gate = ctx.saved_tensors
         slope = torch.sigmoid(x).mul_(x)
         slope.addcmul_(slope * gate, gate, value=-1.0).add_(gate)  # gate + x sigmoid(x) (1 - gate^2)
@@ -43,14 +43,14 @@ class _Mish(torch.autograd.Function):
 
 class _Simplices(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         shares = _shares(x)
         ctx.save_for_backward(shares)
         return shares
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         (shares,) = ctx.saved_tensors
         weighted = grad * shares
         return weighted.addcmul_(shares, weighted.sum(-1, keepdim=True), value=-1.0)
@@ -66,7 +66,7 @@ def mish(x: Tensor) -> Tensor:
     if x.device.type != "cpu" or x.dtype != torch.float32:
         return F.mish(x)
     if torch.is_grad_enabled() and x.requires_grad:
-        return _Mish.apply(x)  # type: ignore[no-any-return,no-untyped-call]
+        return _Mish.apply(x)  # type: ignore[no-untyped-call]
     return _gate(x).mul_(x)
 
 
@@ -76,7 +76,7 @@ def sim_norm(latent: Tensor, group: int) -> Tensor:
     if latent.device.type != "cpu" or latent.dtype != torch.float32:
         return groups.softmax(-1).flatten(-2)
     if torch.is_grad_enabled() and latent.requires_grad:
-        return _Simplices.apply(groups).flatten(-2)  # type: ignore[no-any-return,no-untyped-call]
+        return _Simplices.apply(groups).flatten(-2)  # type: ignore[no-untyped-call]
     return _shares(groups).flatten(-2)
 
 

@@ -24,7 +24,7 @@ class CPUAdafactor(torch.optim.Adafactor):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         if closure is not None or any(p.device.type != "cpu" for g in self.param_groups for p in g["params"]):
-            super().step(closure)
+            super().step(closure)  # type: ignore[no-untyped-call]
             return
         for group in self.param_groups:
             found: list[list[Any]] = [[], [], [], [], [], []]

@@ -125,14 +125,14 @@ def _derivable(
 
 class _MLP(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, activation: Activation, last: bool, x: Tensor, *params: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, activation: Activation, last: bool, x: Tensor, *params: Tensor) -> Tensor:
         out, entered = run_forward(x, params, activation, last)
         ctx.activation, ctx.last, ctx.count = activation, last, len(params)
         ctx.save_for_backward(*params, *entered, *([out] if last else []))
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         saved, count = ctx.saved_tensors, ctx.count
         params, entered = saved[:count], saved[count : count * 3 // 2]
         if torch.is_grad_enabled():
@@ -146,14 +146,14 @@ class _MLP(torch.autograd.Function):
 
 class _EnsembleMLP(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, activation: Activation, x: Tensor, *params: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, activation: Activation, x: Tensor, *params: Tensor) -> Tensor:
         ctx.members, ctx.activation, ctx.count = members(params), activation, len(params)
         passes = [run_forward(x, member, activation, False) for member in ctx.members]
         ctx.save_for_backward(*params, x, *(value for _, entered in passes for value in entered[1:]))
         return torch.stack([out for out, _ in passes])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         params, (x, *inside) = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         if torch.is_grad_enabled():
             return None, *_derivable(ensemble_twin, (x, *params), grad, ctx.activation)
@@ -202,5 +202,5 @@ def mlp(x: Tensor, params: Sequence[Tensor], activation: Activation, last: bool 
 def ensemble_mlp(x: Tensor, params: Sequence[Tensor], activation: Activation) -> Tensor:
     """Members as batched weights, with no activation after the last layer.  [B, I] -> [E, B, O]"""
     if torch.is_grad_enabled():
-        return _EnsembleMLP.apply(activation, x, *params)  # type: ignore[no-any-return,no-untyped-call]
+        return _EnsembleMLP.apply(activation, x, *params)  # type: ignore[no-untyped-call]
     return torch.stack([run_forward(x, member, activation, False)[0] for member in members(params)])

@@ -20,7 +20,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return torch.addmv(bias, x, weight[0]).unsqueeze(1)
     if not HAS_ONEDNN or x.shape[0] * weight.numel() < ENOUGH:
         return torch.nn.functional.linear(x, weight, bias)
-    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")  # type: ignore[no-any-return]
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 class _RMSNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         inverse = (
             torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
         )
@@ -25,7 +25,7 @@ class _RMSNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         scaled, inverse, weight = ctx.saved_tensors
         along = grad * scaled
         by_scaled = grad * weight
@@ -40,4 +40,4 @@ def rms_norm_twin(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """Divided by the root of the mean square, times a weight.  [..., D], [D] -> [..., D]"""
-    return _RMSNorm.apply(x, weight, eps)  # type: ignore[no-any-return]
+    return _RMSNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]

@@ -21,7 +21,7 @@ Bounds = tuple[float, float]
 
 class _SquashedGaussian(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, out: Tensor, noise: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def forward(ctx: Any, out: Tensor, noise: Tensor, bounds: Bounds) -> tuple[Tensor, Tensor]:
         mean, raw = out.chunk(2, -1)
         log_std = bounded_log_std(raw, bounds)
         spread = log_std.exp().mul_(noise)
@@ -35,7 +35,7 @@ class _SquashedGaussian(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_action: Tensor, by_log_prob: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, by_action: Tensor, by_log_prob: Tensor) -> tuple[Tensor, None, None]:
         action, spread, log_std = ctx.saved_tensors
         low, high = ctx.bounds
         density = by_log_prob.unsqueeze(-1)
@@ -54,4 +54,4 @@ def squashed_gaussian(out: Tensor, noise: Tensor, bounds: Bounds) -> tuple[Tenso
     """(action in (-1, 1) [..., A], its log-probability [...]) of mean and unbounded log-std [..., 2A]."""
     if not is_plain(out):
         return squashed_gaussian_twin(out, noise, bounds)
-    return _SquashedGaussian.apply(out, noise, bounds)  # type: ignore[no-any-return]
+    return _SquashedGaussian.apply(out, noise, bounds)  # type: ignore[no-untyped-call]

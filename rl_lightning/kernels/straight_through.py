@@ -17,7 +17,7 @@ from rl_lightning.functional.latent import unimix
 
 class _StraightThrough(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, noise: Tensor | float, share: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, logits: Tensor, noise: Tensor | float, share: float) -> Tensor:
         probs = logits.softmax(-1)
         mixed = probs if share == 0.0 else probs * (1.0 - share) + share / logits.shape[-1]
         ctx.save_for_backward(probs)
@@ -27,7 +27,7 @@ class _StraightThrough(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (probs,) = ctx.saved_tensors
         centred = grad - (grad * probs).sum(-1, keepdim=True)
         return (1.0 - ctx.share) * probs * centred, None, None
@@ -45,4 +45,4 @@ def straight_through(logits: Tensor, noise: Tensor | float, share: float = 0.0) 
     if torch.jit.is_tracing():  # to an exporter, rows made inside of a Function are as many as it was shown
         mixed = unimix(logits, share) + noise
         return F.one_hot(mixed.argmax(-1), logits.shape[-1]).to(logits.dtype)
-    return _StraightThrough.apply(logits, noise, share)  # type: ignore[no-any-return]
+    return _StraightThrough.apply(logits, noise, share)  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ from lightning.pytorch.loggers import Logger
 
 from rl_lightning import distributed
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.text import printable
 from rl_lightning.loggers.media import is_wandb
 
 VARIABLE = "RL_ALERT_COMMANDS"
@@ -113,8 +114,3 @@ def _filled(word: str, values: dict[str, str]) -> str:
         out += values[key].replace("\0", "") if key else rest[0]
         rest = rest[len(key) if key else 1 :]
     return out
-
-
-def printable(text: str) -> str:
-    """Without what a terminal would obey."""
-    return "".join(c if c.isprintable() else "?" for c in str(text))

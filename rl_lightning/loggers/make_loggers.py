@@ -97,7 +97,7 @@ def _wandb(folder: Path, log: LogConfig, titles: Titles) -> Logger:
         group=log.group or titles.group,
         entity=log.entity,
         tags=titles.tags,
-        mode=log.mode,  # type: ignore[arg-type]
+        mode=log.mode,
         settings=wandb.Settings(silent=True, console="off", disable_git=True),
     )
     if log.mode != "disabled":

@@ -22,17 +22,6 @@ def log_histogram(loggers: list[Logger], name: str, values: torch.Tensor, step: 
             _experiment(logger).log({name: histogram, _clock(logger): step})
 
 
-def log_image(loggers: list[Logger], name: str, image: np.ndarray, step: int) -> None:
-    """`image` is [H, W, 3] uint8."""
-    for logger in loggers:
-        if isinstance(logger, TensorBoardLogger):
-            logger.experiment.add_image(name, image, step, dataformats="HWC")
-        elif is_wandb(logger):
-            import wandb
-
-            _experiment(logger).log({name: wandb.Image(image), _clock(logger): step})
-
-
 def log_video(
     loggers: list[Logger], name: str, frames: list[np.ndarray], path: Path, fps: int, step: int
 ) -> None:
@@ -58,8 +47,7 @@ def _tensorboard_gif(
     imageio.imwrite(file, frames[::every], extension=".gif", duration=1000 * every / fps, loop=0)
     height, width = frames[0].shape[:2]
     image = Summary.Image(height=height, width=width, colorspace=3, encoded_image_string=file.getvalue())
-    writer = logger.experiment._get_file_writer()
-    writer.add_summary(Summary(value=[Summary.Value(tag=name, image=image)]), step)
+    logger.experiment.file_writer.add_summary(Summary(value=[Summary.Value(tag=name, image=image)]), step)
 
 
 def is_wandb(logger: Logger) -> bool:

@@ -15,7 +15,23 @@ from rl_lightning.io.atomic import atomic_open
 CLOCKS = ("env_step", "update")
 
 
-class MetricsFile(Logger):
+class RowLogger(Logger):
+    """Base of loggers of rows alone: the run's config.yaml holds the settings."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+        """Not here."""
+
+
+class MetricsFile(RowLogger):
     """Appends metrics to metrics.csv in the run's folder. A new column rewrites the file once, by rename.
 
     Args:
@@ -29,18 +45,6 @@ class MetricsFile(Logger):
         if self.path.exists():
             with self.path.open(newline="") as file:
                 self.columns = next(csv.reader(file), [])
-
-    @property
-    def name(self) -> str:
-        return "csv"
-
-    @property
-    def version(self) -> str:
-        return ""
-
-    @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        """The run's config.yaml holds them."""
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:

@@ -41,7 +41,7 @@ class GreedyQPolicy(DiscreteQNet):
 
     def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
         """The greedy action: exploring by chance belongs to training.  [B, O] -> [B]"""
-        return self(obs).argmax(-1)  # type: ignore[no-any-return]
+        return self(obs).argmax(-1)
 
     @classmethod
     def described(cls, spec: EnvSpec, network: Network, dueling: bool, prefix: str) -> Provided:

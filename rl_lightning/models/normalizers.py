@@ -62,7 +62,7 @@ class RunningNorm(nn.Module):
         # single-precision copies for the hot path, made again from the three above whenever they change
         self.register_buffer("shift", torch.zeros(shape), persistent=False)
         self.register_buffer("scale", torch.ones(shape), persistent=False)
-        self.register_load_state_dict_post_hook(lambda module, keys: module.refresh())
+        self.register_load_state_dict_post_hook(lambda module, keys: module.refresh())  # type: ignore[no-untyped-call]
 
     def refresh(self) -> None:
         """Take over mean and var after they were written from outside."""

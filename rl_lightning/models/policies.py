@@ -112,6 +112,10 @@ class PolicyNet(nn.Module, ABC):
         self.init_args |= network_args(network=recipe)
         self.describable = recipe is None or rewritable(recipe)
         self.linear = nn.Linear(self.torso.out_dim, self.outputs * action_dim)
+        self.own_parameters()
+
+    def own_parameters(self) -> None:
+        """Registers what a kind of policy has beside its network."""
 
     @abstractmethod
     def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -146,7 +150,7 @@ class DeterministicPolicy(PolicyNet):
         return torch.tanh(self.linear(self.torso(scaled)))
 
     def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self(self.norm(obs))  # type: ignore[no-any-return]
+        return self(self.norm(obs))
 
     def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
         return self.greedy(obs)
@@ -177,18 +181,8 @@ class SquashedGaussianPolicy(PolicyNet):
 class TanhGaussianPolicy(PolicyNet):
     """A Gaussian around a mean in (-1, 1), with one log-std for all observations."""
 
-    def __init__(
-        self,
-        obs_dim: int,
-        action_dim: int,
-        hidden: list[int],
-        normalize_obs: bool = False,
-        activation: str = "relu",
-        layer_norm: bool = False,
-        network: Network | dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(obs_dim, action_dim, hidden, normalize_obs, activation, layer_norm, network)
-        self.log_std = nn.Parameter(torch.zeros(action_dim))
+    def own_parameters(self) -> None:
+        self.log_std = nn.Parameter(torch.zeros(self.linear.out_features))
 
     def forward(self, scaled: Tensor) -> tuple[Tensor, Tensor]:  # [..., O] -> mean [..., A], log_std [A]
         return torch.tanh(self.linear(self.torso(scaled))), self.log_std.clamp(*LOG_STD_BOUNDS)
@@ -198,7 +192,7 @@ class TanhGaussianPolicy(PolicyNet):
         return action_distributions.gaussian_log_prob(mean, log_std, action)
 
     def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self(self.norm(obs))[0]  # type: ignore[no-any-return]
+        return self(self.norm(obs))[0]
 
     def sample(self, obs: Tensor, generator: torch.Generator, mask: Tensor | None = None) -> Tensor:
         mean, log_std = self(self.norm(obs))
@@ -212,7 +206,7 @@ class CategoricalPolicy(PolicyNet):
     discrete = True
 
     def forward(self, scaled: Tensor) -> Tensor:  # [..., O] -> logits [..., A]
-        return self.linear(self.torso(scaled))  # type: ignore[no-any-return]
+        return self.linear(self.torso(scaled))
 
     def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
         return action_distributions.mask_logits(self(self.norm(obs)), mask).argmax(-1)

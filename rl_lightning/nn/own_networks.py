@@ -28,7 +28,7 @@ class OwnTorso(FeedForward):
     def forward(self, obs: Tensor) -> Tensor:  # [..., *O] -> [..., F]
         lead = obs.shape[: obs.ndim - len(self.obs_shape)]
         rows = as_float(obs).reshape(-1, *self.obs_shape)
-        return self.module(rows).reshape(*lead, self.out_dim)  # type: ignore[no-any-return]
+        return self.module(rows).reshape(*lead, self.out_dim)
 
 
 class _OwnNetwork(Network):

@@ -49,15 +49,16 @@ def shifted(mean: Tensor) -> Tensor:
 
 
 class Planner(ABC):
-    """Recipe of a planner; `plan` is the search."""
+    """Recipe of a planner: how a Gaussian is refitted to the elites, and which action is taken of it."""
 
     horizon: int
     candidates: int  # sequences looked at per iteration, proposals included
     elites: int
     iterations: int
+    start_std: float  # width of the first Gaussian
+    min_std: float
     policy_samples = 0  # sequences that the caller should propose, if it has a policy
 
-    @abstractmethod
     def search(
         self,
         score: Score,
@@ -69,6 +70,32 @@ class Planner(ABC):
         min_std: float | None = None,
     ) -> Plan:
         """The search itself, a plain function of its random numbers."""
+        floor = self.min_std if min_std is None else min_std
+        std = torch.full_like(mean, self.start_std) if std is None else std
+        best = mean.new_full(mean.shape[:1], -torch.inf)
+        for noise in draws.noise.unbind(1):
+            actions = candidates(mean, std, noise, proposals)
+            chosen, value = elite(actions, score(actions), self.elites)
+            best = torch.maximum(best, value[:, 0])
+            mean, std = self.refit(chosen, value, mean, std, floor)
+        action = self.decide(chosen, value, mean, draws.pick)
+        if explore:
+            action = action + self.jitter_std(std) * draws.jitter
+        return Plan(action.clamp(-1.0, 1.0), mean, std, best)
+
+    @abstractmethod
+    def refit(
+        self, chosen: Tensor, value: Tensor, mean: Tensor, std: Tensor, floor: float
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and width [N, H, A] of the next Gaussian, from the elites [N, E, H, A] and their scores [N, E]."""
+
+    @abstractmethod
+    def decide(self, chosen: Tensor, value: Tensor, mean: Tensor, pick: Tensor) -> Tensor:
+        """The action [N, A] to take, of the last elites or the last mean."""
+
+    @abstractmethod
+    def jitter_std(self, std: Tensor) -> Tensor | float:
+        """Width of the noise on an explored action, given that of the last Gaussian [N, H, A]."""
 
     def draw(self, mean: Tensor, generator: torch.Generator, proposed: int = 0) -> Draws:
         """The random numbers of a plan for N envs around `mean` [N, H, A]."""
@@ -140,32 +167,21 @@ class CEM(Planner):
         noise: float = 0.0,
     ) -> None:
         self.horizon, self.candidates, self.elites, self.iterations = horizon, candidates, elites, iterations
-        self.initial_std, self.min_std, self.momentum, self.noise = initial_std, min_std, momentum, noise
+        self.initial_std = self.start_std = initial_std
+        self.min_std, self.momentum, self.noise = min_std, momentum, noise
         self._check(horizon=horizon, candidates=candidates, elites=elites, iterations=iterations)
 
-    def search(
-        self,
-        score: Score,
-        mean: Tensor,
-        draws: Draws,
-        explore: bool,
-        proposals: Tensor | None = None,
-        std: Tensor | None = None,
-        min_std: float | None = None,
-    ) -> Plan:
-        floor = self.min_std if min_std is None else min_std
-        std = torch.full_like(mean, self.initial_std) if std is None else std
-        best = mean.new_full(mean.shape[:1], -torch.inf)
-        for noise in draws.noise.unbind(1):
-            actions = candidates(mean, std, noise, proposals)
-            chosen, value = elite(actions, score(actions), self.elites)
-            best = torch.maximum(best, value[:, 0])
-            mean = torch.lerp(chosen.mean(1), mean, self.momentum)
-            std = torch.lerp(chosen.std(1, correction=0), std, self.momentum).clamp(min=floor)
-        action = mean[:, 0]
-        if explore:
-            action = action + self.noise * draws.jitter
-        return Plan(action.clamp(-1.0, 1.0), mean, std, best)
+    def refit(
+        self, chosen: Tensor, value: Tensor, mean: Tensor, std: Tensor, floor: float
+    ) -> tuple[Tensor, Tensor]:
+        width = torch.lerp(chosen.std(1, correction=0), std, self.momentum).clamp(min=floor)
+        return torch.lerp(chosen.mean(1), mean, self.momentum), width
+
+    def decide(self, chosen: Tensor, value: Tensor, mean: Tensor, pick: Tensor) -> Tensor:
+        return mean[:, 0]
+
+    def jitter_std(self, std: Tensor) -> float:
+        return self.noise
 
 
 class MPPI(Planner):
@@ -197,7 +213,8 @@ class MPPI(Planner):
     ) -> None:
         self.horizon, self.samples, self.elites, self.iterations = horizon, samples, elites, iterations
         self.candidates = samples
-        self.temperature, self.min_std, self.max_std = temperature, min_std, max_std
+        self.temperature, self.min_std = temperature, min_std
+        self.max_std = self.start_std = max_std
         self.policy_samples, self.momentum = policy_samples, momentum
         self._check(horizon=horizon, samples=samples, elites=elites, iterations=iterations)
         if not 0 <= policy_samples < samples:
@@ -207,34 +224,25 @@ class MPPI(Planner):
         if not 0.0 < min_std <= max_std:
             raise ConfigError(f"MPPI needs 0 < min_std <= max_std, not {min_std} and {max_std}")
 
-    def search(
-        self,
-        score: Score,
-        mean: Tensor,
-        draws: Draws,
-        explore: bool,
-        proposals: Tensor | None = None,
-        std: Tensor | None = None,
-        min_std: float | None = None,
-    ) -> Plan:
-        floor = self.min_std if min_std is None else min_std
-        std = torch.full_like(mean, self.max_std) if std is None else std
-        best = mean.new_full(mean.shape[:1], -torch.inf)
-        for noise in draws.noise.unbind(1):
-            actions = candidates(mean, std, noise, proposals)
-            chosen, value = elite(actions, score(actions), self.elites)
-            best = torch.maximum(best, value[:, 0])
-            weight = torch.softmax(self.temperature * (value - value[:, :1]), 1)
-            share = weight[:, :, None, None]
-            fitted = (share * chosen).sum(1)
-            std = (share * (chosen - fitted[:, None]).square()).sum(1).sqrt().clamp(floor, self.max_std)
-            mean = torch.lerp(fitted, mean, self.momentum)
+    def _weight(self, value: Tensor) -> Tensor:
+        """How much each elite counts [N, E]."""
+        return torch.softmax(self.temperature * (value - value[:, :1]), 1)
+
+    def refit(
+        self, chosen: Tensor, value: Tensor, mean: Tensor, std: Tensor, floor: float
+    ) -> tuple[Tensor, Tensor]:
+        share = self._weight(value)[:, :, None, None]
+        fitted = (share * chosen).sum(1)
+        width = (share * (chosen - fitted[:, None]).square()).sum(1).sqrt().clamp(floor, self.max_std)
+        return torch.lerp(fitted, mean, self.momentum), width
+
+    def decide(self, chosen: Tensor, value: Tensor, mean: Tensor, pick: Tensor) -> Tensor:
         # An exponential clock per elite, ringing at a rate of its weight: the first to ring is a draw by weight.
-        winner = (weight / draws.pick).argmax(1)
-        action = chosen[torch.arange(len(winner), device=winner.device), winner, 0]
-        if explore:
-            action = action + std[:, 0] * draws.jitter
-        return Plan(action.clamp(-1.0, 1.0), mean, std, best)
+        winner = (self._weight(value) / pick).argmax(1)
+        return chosen[torch.arange(len(winner), device=winner.device), winner, 0]
+
+    def jitter_std(self, std: Tensor) -> Tensor:
+        return std[:, 0]
 
 
 def candidates(mean: Tensor, std: Tensor, noise: Tensor, proposals: Tensor | None) -> Tensor:

@@ -89,9 +89,6 @@ class SweepDefinition:
     def changed(self, **fields: Any) -> SweepDefinition:
         return replace(self, **fields)
 
-    def best_of(self, values: list[float]) -> float:
-        return max(values) if self.direction == "maximize" else min(values)
-
 
 def read_definition(entries: dict[str, Any], name: str) -> SweepDefinition:
     """Checks the YAML of a sweep; `name` is used where it has none."""

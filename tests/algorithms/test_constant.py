@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from contracts.cases import BY_NAME, Case, env
+from contracts.case import Case, env
+from contracts.cases import BY_NAME
 from contracts.harness import fit
 
 from rl_lightning.clock.run_clock import RunConfig

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from algorithms.diffusion_toys import product, rows
-from contracts.diffusion_cases import behavior_product
+from contracts.families.diffusion import behavior_product
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
 from rl_lightning.errors import ConfigError

@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 from contracts.cases import BY_NAME
-from contracts.dream_cases import dreamer, world
+from contracts.families.dreamer import dreamer, world
 from contracts.harness import bare, differing, weights
 
 from rl_lightning import distributed

@@ -6,9 +6,7 @@ import pytest
 import torch
 from algorithms.offline import SPEC, finite, ready, reloaded, rows
 from contracts.cases import BY_NAME
-from contracts.diffusion_cases import DIFFUSION
 from contracts.harness import fit, newest
-from contracts.offline_cases import OFFLINE
 
 from rl_lightning.algorithms.offline import fqe
 from rl_lightning.algorithms.offline.fqe import FQE, first_rows
@@ -164,7 +162,7 @@ def test_looking_often_is_no_plateau():
 
 
 def test_the_newest_critics_are_the_best_and_the_slow_ones_are_reported(tmp_path):
-    case = next(case for case in OFFLINE if case.name == "fqe")
+    case = BY_NAME["fqe"]
     run = RunConfig(updates=96, eval_every=8)
     done = fit(case.but(model={"plateau": None}), run, folder=tmp_path)
     history = done.evaluation.history
@@ -212,13 +210,13 @@ def test_discrete_policies_are_valued():
 @pytest.mark.parametrize("name", ["behavior", "dice", "dice-ensemble"])
 def test_policies_by_diffusion_are_valued_from_their_checkpoint(name, tmp_path):
     """The very actions that the stage itself would draw, and a value of them."""
-    case = next(case for case in DIFFUSION if case.name == name)
+    case = BY_NAME[name]
     made = fit(case, RunConfig(updates=8, save_every=8), folder=tmp_path)
     policy = load_provided(newest(tmp_path), "policy")
     obs, draw = made.data.dataset.obs[:6], torch.Generator
     mine, _ = made.model.act(obs, (), draw().manual_seed(3))
     assert torch.equal(policy.choose(obs, draw().manual_seed(3), True), mine)
-    fqe_case = next(case for case in OFFLINE if case.name == "fqe")
+    fqe_case = BY_NAME["fqe"]
     done = fit(fqe_case.but(model={"policy": str(newest(tmp_path))}), RunConfig(updates=40))
     assert done.model.times == 4 and torch.isfinite(done.model.values(obs)).all()
 
@@ -246,7 +244,7 @@ def test_policies_of_online_algorithms_are_valued_from_their_checkpoint(name, op
     assert policy.draws == draws
     assert torch.equal(played, mine if policy.discrete else mine.clamp(-1, 1))
     if not policy.discrete:
-        fqe_case = next(case for case in OFFLINE if case.name == "fqe")
+        fqe_case = BY_NAME["fqe"]
         done = fit(fqe_case.but(model={"policy": str(newest(tmp_path))}), RunConfig(updates=40))
         assert torch.isfinite(done.model.values(obs)).all()
         return
@@ -270,7 +268,7 @@ def test_a_policy_that_rows_cannot_ask_is_not_handed_on(name):
 
 
 def test_another_behaviour_than_the_guides_own_is_refused(tmp_path):
-    case = next(case for case in DIFFUSION if case.name == "dice")
+    case = BY_NAME["dice"]
     model = case.model(case.data().spec)
     described = model.provides()["policy"]
     policy = GuidedPolicy(**{**described.init_args, "mark": "another"})

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contracts.as_config import EVERY
-from contracts.cases import BY_NAME
+from contracts.cases import BY_NAME, each
 from contracts.harness import fit
 from torch import nn
 
@@ -26,7 +25,6 @@ from rl_lightning.nn.mlp import MLPNet
 from rl_lightning.types import EnvSpec
 
 SPEC = EnvSpec("CartPole-v1", (4,), action_kind="discrete", action_sizes=(2,))
-NAMES = {case.name: case for case in EVERY}
 
 
 def saved(module: RLModule, path: Path) -> Path:
@@ -53,7 +51,7 @@ def played(module: RLModule, obs: torch.Tensor) -> torch.Tensor:
         return module.act(obs, module.initial_carry(len(obs)), None)[0]
 
 
-@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+@each()
 def test_every_algorithm_comes_back_from_its_checkpoint(case, tmp_path):
     module = case.model(case.data().spec)
     path = saved(module, tmp_path / "a.ckpt")
@@ -65,7 +63,7 @@ def test_every_algorithm_comes_back_from_its_checkpoint(case, tmp_path):
 
 @pytest.mark.parametrize("name", ["ppo-discrete", "sac", "dqn", "iql", "dreamer-v3"])
 def test_what_a_trainer_saved_acts_alike(name, tmp_path):
-    case = NAMES[name]
+    case = BY_NAME[name]
     budget = RunConfig(updates=3) if name == "iql" else RunConfig(env_steps=160)
     fitted = fit(case, budget)
     fitted.trainer.save_checkpoint(tmp_path / "mine.ckpt")

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from contracts.cases import BY_NAME, CASES, LEARNERS
+from contracts.cases import BY_NAME
 from contracts.harness import bare, differing, fit, weights
 
 from rl_lightning import distributed
@@ -98,38 +98,6 @@ def test_a_diverging_run_stops_with_the_error():
             RunConfig(env_steps=300),
         )
     assert DivergedError.exit_code == 5
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_playing_leaves_no_trace(case):
-    run = bare(case)
-    if run.optimizers:
-        run.learn(run.block())
-    run.model.train()
-    frozen = next(run.model.children(), None)
-    if frozen is not None:
-        frozen.eval()
-    before, modes = weights(run.model), [m.training for m in run.model.modules()]
-    rng, draw = torch.get_rng_state(), run.data.explore.get_state()
-    envs = run.data.eval_envs(3)
-    one, two = (run.model.play(envs, 3, seed=5) for _ in range(2))
-    assert one == two and len(one) == 3
-    assert not differing(before, weights(run.model))
-    assert modes == [m.training for m in run.model.modules()]
-    assert torch.equal(rng, torch.get_rng_state()) and torch.equal(draw, run.data.explore.get_state())
-
-
-@pytest.mark.parametrize("case", LEARNERS, ids=lambda case: case.name)
-def test_acting_draws_from_the_given_generator_alone(case):
-    run = bare(case)
-    obs = torch.from_numpy(run.data.collector.obs)
-    mask = None if run.data.collector.mask is None else torch.from_numpy(run.data.collector.mask)
-    carry, rng = run.model.initial_carry(len(obs)), torch.get_rng_state()
-    with torch.no_grad():
-        drawn = [run.model.act(obs, carry, torch.Generator().manual_seed(1), mask)[0] for _ in range(2)]
-        greedy = [run.model.act(obs, carry, None, mask)[0] for _ in range(2)]
-    assert torch.equal(*drawn) and torch.equal(*greedy)
-    assert torch.equal(rng, torch.get_rng_state())
 
 
 def test_metrics_are_means_since_the_last_drain():

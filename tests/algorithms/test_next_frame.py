@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from contracts.frame_cases import RECIPE, SMALL, frames_product, world_product
+from contracts.case import Case
+from contracts.families.frames import RECIPE, SMALL, frames_product, world_product
 from contracts.harness import fit, weights
 
 from rl_lightning.algorithms import NextFrame, RewardHead
@@ -24,7 +25,6 @@ from rl_lightning.optim import Adam
 from rl_lightning.optim.schedules import Linear
 from rl_lightning.replay.reward_samplers import ClassBalancedSampler
 from rl_lightning.runs.store.run_folder import Run
-from tests.contracts.cases import Case
 
 GOOD = {"dropout": 0.0, "middle_dropout": 0.0, "bits": 0, "width": 16, "embedding": 6}
 
@@ -49,7 +49,7 @@ def case(frames: str, **model) -> Case:
         }
         return NextFrame(spec, network=network, **{**given, **model, **more})
 
-    return Case("world", data, make, (("world.",),), 0, None)
+    return Case("world", data, make, (("world.",),))
 
 
 def test_a_world_is_learned_with_its_ends_and_joint_rewards(frames):
@@ -221,7 +221,7 @@ def test_a_head_learns_on_a_world_that_stays_as_it_is(frames, tmp_path):
     def data():
         return RewardSteps(SMALL, frames, ClassBalancedSampler(), batch_size=32, updates_per_block=10)
 
-    made = Case("head", data, lambda spec: RewardHead(spec, world, optimizer=Adam(), lr=5e-3), ((),), 0, None)
+    made = Case("head", data, lambda spec: RewardHead(spec, world, optimizer=Adam(), lr=5e-3), ((),))
     done = fit(made, RunConfig(updates=150))
     assert set(weights(done.model)) == {"class_weight", *(f"head.{n}" for n in done.model.head.state_dict())}
     after = done.model.world.state_dict()

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from contracts.dream_cases import world
+from contracts.families.dreamer import world
 from torch import nn
 
 from rl_lightning.algorithms import PlaNet

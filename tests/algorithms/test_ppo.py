@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from contracts.cases import BY_NAME, Case, env
+from contracts.case import Case, env
+from contracts.cases import BY_NAME
 from contracts.harness import Bare, bare
 
 from rl_lightning.algorithms.online import ppo as ppo_file
@@ -10,7 +11,7 @@ from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.optim.schedules import Linear
 from rl_lightning.types import Rollout
 
-PPO_CASES = [case for case in BY_NAME.values() if case.name.startswith("ppo")]
+PPO_CASES = [case for name, case in BY_NAME.items() if name.startswith("ppo") and "simulated" not in name]
 DISCRETE = BY_NAME["ppo-discrete"]
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from contracts.cases import BY_NAME
+from contracts.families.planning import PENDULUM, SMALL, tdmpc2, windows
 from contracts.harness import bare
-from contracts.planning_cases import PENDULUM, PLANNING, SMALL, tdmpc2, windows
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +26,6 @@ from rl_lightning.planning.planners import MPPI
 from rl_lightning.replay.sequence import SequenceReplay
 from rl_lightning.types import EnvSpec, Sequences
 
-BY_NAME = {case.name: case for case in PLANNING}
 SPEC = EnvSpec("x", (3,), action_shape=(2,), max_episode_steps=200)
 
 

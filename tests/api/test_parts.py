@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from contracts.cases import Case
+from contracts.case import Case
 from contracts.harness import assert_same, fit, state
 from torch import nn
 
@@ -126,7 +126,7 @@ def own_case(vectorization: str = "sync") -> Case:
     model = partial(
         PPO, network=lambda width: nn.Sequential(nn.Linear(width, 8), nn.Tanh()), minibatch_size=16
     )
-    return Case("own", data, model, (), 0, None)
+    return Case("own", data, model)
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
@@ -179,7 +179,7 @@ def test_arrays_are_learned_from_without_an_env():
     data = OfflineData(arrays(), batch_size=8)
     assert data.spec.obs_shape == (3,) and data.spec.action_shape == (2,) and data.env is None
     assert data.dataset.episodes == 4 and data.source == "arrays in memory"
-    case = Case("own", lambda: data, partial(IQL, hidden=[8]), (), 0, None)
+    case = Case("own", lambda: data, partial(IQL, hidden=[8]))
     before = case.model(data.spec).state_dict()
     fitted = fit(case, RunConfig(updates=3))
     assert fitted.data.schedule.update == 3
@@ -234,7 +234,7 @@ def test_the_env_that_is_given_must_fit():
 def test_a_replay_starts_with_arrays_in_memory():
     rows = arrays(observations=np.zeros((ROWS, 2)), next_observations=None, actions=np.arange(ROWS) % 2)
     data = OnlineData(Walk, dataset=rows, learning_starts=8, batch_size=8)
-    fitted = fit(Case("own", lambda: data, partial(DQN, network=Sized), (), 0, None), RunConfig(env_steps=16))
+    fitted = fit(Case("own", lambda: data, partial(DQN, network=Sized)), RunConfig(env_steps=16))
     assert len(fitted.data.buffer) == ROWS + 16
     with pytest.raises(DataError, match="those of Walk"):
         OnlineData(Walk, dataset=arrays())
@@ -348,7 +348,7 @@ def test_policies_and_critics_of_a_data_set_take_networks_too(algorithm, given, 
     own = [part for part in module.modules() if isinstance(part, Sized)]
     assert {part.width for part in own} == widths
     before = {name: weight.clone() for name, weight in module.named_parameters()}
-    fitted = fit(Case("own", lambda: data, lambda spec: module, (), 0, None), RunConfig(updates=2))
+    fitted = fit(Case("own", lambda: data, lambda spec: module), RunConfig(updates=2))
     assert fitted.data.schedule.update == 2
     still = [name for name, weight in module.named_parameters() if torch.equal(weight, before[name])]
     assert not [name for name in still if "slow" not in name and "linear.weight" in name]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from contracts.cases import BY_NAME
+from contracts.harness import bare
 
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.behaviors.record_transitions import improving, quieter, record_rows
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.collect import Collector
@@ -65,3 +68,22 @@ def test_quieter_and_improving():
     assert shares[0] == 0 and shares[-1] == 1 and abs(shares[5] - 0.5) < 0.05
     with pytest.raises(ConfigError, match="continuous"):
         quieter(act, 0.1, spec._replace(action_kind="discrete"))
+
+
+def test_rows_of_a_recording_are_what_was_played():
+    run = bare(BY_NAME["record"], RunConfig(env_steps=1000))
+    for _ in range(6):
+        run.learn(run.block())
+    rows = run.model.recording
+    ends = (rows.terminated | rows.truncated).nonzero()[:, 0]
+    assert torch.equal(rows.is_first.nonzero()[1:, 0], ends[:-1] + 1) and rows.is_first[0]
+    assert (rows.reward[rows.is_first] == 0).all() and (rows.reward[~rows.is_first] == 1).all()
+    assert (rows.action[ends] == 0).all()
+    player = (rows.obs[:, 0, -1] == 160).float().argmax(1)  # left edge; a hit may cover it
+    step = torch.tensor([0, -4, 4])[rows.action[:-1]]
+    inside = ~rows.is_first[1:] & ~rows.terminated[1:]
+    moved = (player[:-1] + step).clamp(0, 56)
+    clear = inside & (rows.obs[1:, 0, -1] == 160).sum(1).eq(8) & (rows.obs[:-1, 0, -1] == 160).sum(1).eq(8)
+    assert clear.sum() > 20 and torch.equal(player[1:][clear], moved[clear]), (
+        "an action leads to the next row"
+    )

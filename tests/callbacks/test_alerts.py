@@ -156,7 +156,7 @@ def test_a_command_needs_the_users_word(monkeypatch: pytest.MonkeyPatch, workdir
     messenger.open(workdir, [])
     messenger.send("kl", "{run} '; rm -rf x\x1b[31m", False)
     messenger.close()
-    assert Path("told").read_text() == repr(["kl: {run} '; rm -rf x?[31m", "$HOME;`x`"]), (
+    assert Path("told").read_text() == repr(["kl: {run} '; rm -rf x�[31m", "$HOME;`x`"]), (
         "no shell, no second filling in"
     )
 

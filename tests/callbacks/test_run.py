@@ -9,7 +9,6 @@ import pytest
 import torch
 from contracts.cases import BY_NAME
 from contracts.harness import column, differing, fit, metrics, weights
-from contracts.offline_cases import MODELS
 from lightning.pytorch import Callback
 
 from rl_lightning.callbacks import LogConfig, RunController, default_callbacks
@@ -131,7 +130,7 @@ def test_wall_time_ends_the_run_too():
 def test_a_model_is_assessed_before_its_time_is_over(tmp_path):
     """Else what it hands on are the weights it began with."""
     run = RunConfig(updates=10**8, max_time=0.3 / 3600, eval_every=10**7)
-    done = fit(MODELS[0], run, folder=tmp_path)
+    done = fit(BY_NAME["dynamics"], run, folder=tmp_path)
     assert [clock for clock, _ in done.evaluation.history] == [done.data.schedule.update]
     assert done.model.best.holdout.isfinite().all()
 
@@ -171,7 +170,7 @@ def test_evaluations_before_the_actor_moves_are_no_score_of_the_run(tmp_path):
 
 def test_a_density_is_looked_at_by_passes_until_its_first_regular_evaluation(tmp_path):
     """A small data set is learned by heart in a few passes, long before `eval_every`."""
-    case = {each.name: each for each in MODELS}["density"]
+    case = BY_NAME["density"]
     run = RunConfig(updates=240, eval_every=100, save_every=60)
     done = fit(case, run, folder=tmp_path / "whole")
     once = done.data.schedule.pass_updates

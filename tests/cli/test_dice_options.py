@@ -1,11 +1,11 @@
 """`rl fit` on both stages of Diffusion-DICE, and `rl test` with another guidance, filter and sampler than trained."""
 
+import csv
 import json
 
 import pytest
 from generated_data import write_rows
 
-from rl_lightning.analysis.evaluation.results_csv import read_results
 from rl_lightning.cli import main
 
 TINY = ["--updates", "4", "--eval_every", "4", "--eval_episodes", "2", "--log.tensorboard", "false"]
@@ -89,7 +89,7 @@ def test_what_was_changed_is_told_and_counts_as_other_settings(trained):
 
     def tested(*flags):
         found = outcome(trained, *flags)[1]
-        row = read_results(logs / "results.csv")[-1]
+        *_, row = csv.DictReader((logs / "results.csv").read_text().splitlines())
         assert row["changed"] == "; ".join(found["changed"])
         return found["changed"], row["config_hash"]
 

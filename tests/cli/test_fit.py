@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from contracts.offline_cases import target_file
+from contracts.artifacts import target_file
 
 from rl_lightning.cli import main
 from rl_lightning.runs.store.run_folder import resolve

@@ -162,7 +162,7 @@ def test_watch_a_run(rl: Rl, workdir: Path) -> None:
         and "0:00:10 left" in shown
         and "eval/return" in shown
     )
-    assert "\x1b" not in shown and "alert x?[2J: t" in shown
+    assert "\x1b" not in shown and "alert x�[2J: t" in shown
     (folder / "run.json").write_text(json.dumps({**record, "pid": 2**22 + 1}))
     assert "r: stopped" in rl("watch", "r").out
     assert rl("watch", "nothing").code == 2 and rl("watch", "r", "--interval", "0").code == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from contracts.cases import Case
+from contracts.case import Case
 from contracts.left import assert_same, column, metrics, newest, state
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import Checkpoint
@@ -23,10 +23,11 @@ from rl_lightning.callbacks import (
 from rl_lightning.callbacks.run_controller import StopAt
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.seeding import seed_globals
+from rl_lightning.types import EnvSpec
 
 __all__ = [
-    "Bare", "Fitted", "Taken", "assert_same", "bare", "column", "differing", "fit", "metrics", "newest", "state",
-    "updates_due", "weights",
+    "Bare", "Fitted", "Taken", "assert_same", "bare", "column", "differing", "fit", "metrics", "newest", "observed",
+    "state", "updates_due", "weights",
 ]  # fmt: skip
 
 
@@ -148,9 +149,20 @@ def bare(case: Case, run: RunConfig | None = None, seed: int = 0) -> Bare:
     seed_globals(seed)
     data = case.data()
     model = case.model(data.spec)
-    data.configure(run or RunConfig(env_steps=100_000), seed)
+    data.configure(run or RunConfig(**{f"{data.clock}s": 100_000}), seed)
     data.connect(model)
+    model.setup("fit")
+    model.on_fit_start()
     return Bare(model, data, model.raw_optimizers())
+
+
+def observed(spec: EnvSpec, count: int = 2) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Observations of as many envs, and what is legal there."""
+    draw = torch.Generator().manual_seed(0)
+    shape = (count, *spec.obs_shape)
+    obs = torch.randint(0, 2, shape, generator=draw, dtype=torch.uint8) if spec.is_pixels else None
+    mask = torch.ones(count, spec.action_dim, dtype=torch.bool) if spec.action_mask else None
+    return torch.rand(shape, generator=draw) if obs is None else obs, mask
 
 
 def weights(model: Any) -> dict[str, torch.Tensor]:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from rl_lightning.checkpoints.checkpoint_store import Generations, read_file, read_meta
+from rl_lightning.replay.segments import SegmentStore
 
 
 def metrics(folder: Path) -> list[dict[str, str]]:
@@ -38,21 +39,31 @@ def state(run: Path, best: bool = False) -> dict[str, Any]:
         "clocks": [read_meta(generation)[key] for key in ("env_step", "update")],
         "weights": model["state_dict"],
         "optimizers": model["optimizer_states"],
-        "filled": [_without_segments(rank["data"]) for rank in own],
+        "rows": [
+            _rows(rank["data"], run / "checkpoints" / "replay" / f"rank-{place}")
+            for place, rank in enumerate(own)
+        ],
         "own": own,
         "best": read_file(run / "checkpoints" / "best.ckpt") if best else None,
         "metrics": metrics(run),
-        "episodes": (run / "eval.jsonl").read_text(),
+        "episodes": played.read_text() if (played := run / "eval.jsonl").exists() else "",
     }
 
 
-def _without_segments(data: dict[str, Any]) -> dict[str, bool]:
-    """Drops how rows are spread over files, which hangs on when they were saved; which buffers have any."""
-    filled = {}
-    for name, buffer in data.get("buffers", {}).items():
-        segments = buffer.get("store", buffer).pop("segments", [])
-        filled[name] = sum(segment["size"] for segment in segments) > 0
-    return filled
+class Rows(dict[str, torch.Tensor]):
+    """What one buffer holds, oldest first."""
+
+
+def _rows(data: Any, folder: Path) -> list[Rows]:
+    """Takes out how rows are spread over files, which hangs on when they were saved; returns the rows themselves."""
+    if not isinstance(data, dict):
+        return []
+    rows = []
+    for segments in [data.pop("segments")] if "segments" in data else []:
+        parts = [SegmentStore(folder).read(segment) for segment in segments]
+        names = parts[0] if parts else ()
+        rows.append(Rows({name: torch.cat([part[name] for part in parts]) for name in names}))
+    return rows + [found for value in data.values() for found in _rows(value, folder)]
 
 
 def assert_same(a: Any, b: Any, where: str = "run") -> None:
@@ -66,6 +77,11 @@ def assert_same(a: Any, b: Any, where: str = "run") -> None:
             assert torch.equal(a.isnan(), b.isnan()), where
             a, b = a.nan_to_num(), b.nan_to_num()
         assert torch.equal(a, b), where
+    elif isinstance(a, Rows):
+        assert a.keys() == b.keys(), (where, a.keys() ^ b.keys())
+        for name in a:  # files may still hold what the ring has overwritten since
+            count = min(len(a[name]), len(b[name]))
+            assert torch.equal(a[name][-count:], b[name][-count:]), f"{where}.{name}"
     elif isinstance(a, dict):
         assert a.keys() == b.keys(), (where, a.keys() ^ b.keys())
         for key in a:

@@ -5,12 +5,11 @@ import json
 import numpy as np
 import pytest
 import yaml
-from contracts.as_config import EVERY, config_of, parts
-from contracts.cases import Case
+from contracts.as_config import config_of
+from contracts.case import Case, made_of
+from contracts.cases import each
 
-import rl_lightning.algorithms as algorithms
 from rl_lightning import load
-from rl_lightning.algorithms import ModelModule, PolicyModule, RLModule
 from rl_lightning.cli import main
 from rl_lightning.datamodules import OfflineData
 from rl_lightning.errors import ConfigError
@@ -18,10 +17,7 @@ from rl_lightning.io.trust import ALLOWED_IMPORTS
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-# Planners search with random numbers of their own inside a loop; half precision has no kernel where the file would run.
-NO_ONNX = {"planet", "tdmpc2", "tdmpc2-episodic", "tdmpc", "ensemble-mpc", "dice-ensemble"}
 IMPORT = ("--import", "contracts.as_config")
-every = pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
 
 
 @pytest.fixture
@@ -41,20 +37,15 @@ def rl(tmp_path, monkeypatch, capsys):
     ALLOWED_IMPORTS.intersection_update(allowed)
 
 
-def test_no_algorithm_is_left_out():
-    named = {getattr(algorithms, name) for name in algorithms.__all__} - {RLModule, PolicyModule, ModelModule}
-    assert named == {parts(case.model)[0] for case in EVERY}
-
-
-@every
+@each()
 def test_from_the_checkpoint_alone(case, rl, tmp_path):
-    budget = {"env_steps": 100} if parts(case.data)[0].clock == "env_step" else {"updates": 2}
+    budget = {"env_steps": 100} if case.clock == "env_step" else {"updates": 2}
     run = {"eval_every": 1000, "eval_episodes": 1, **budget}
     config = {**config_of(case), "run": run, "log": {"tensorboard": False}, "threads": 1}
     (tmp_path / "row.yaml").write_text(yaml.safe_dump(config))
     code, _, err = rl("fit", "--config", "row.yaml", "--name", "row")
     assert code == 0, err
-    plays = parts(case.model)[0].evaluated_on == "episodes"
+    plays = made_of(case.model)[0].evaluated_on == "episodes"
     (check_actor if plays else check_model)(case, rl, tmp_path)
 
 
@@ -92,7 +83,7 @@ def check_exported(case: Case, rl, obs, folder):
     code, out, err = rl("export", "row", "--format", "safetensors")
     assert code == 0 and "bit for bit" in out, err
     code, out, err = rl("export", "row", "--format", "onnx", "--output", "onnx")
-    if case.name in NO_ONNX:
+    if not case.onnx:
         assert code == 2 and "cannot express" in err and not (folder / "onnx").exists()
         assert "--format safetensors writes its weights" in err
         return
@@ -115,7 +106,7 @@ def check_model(case: Case, rl, folder):
     assert code == 2 and "there is no policy to export" in err
     with pytest.raises(ConfigError, match="does not act"):
         load("row", imports=IMPORT[1:])
-    data, given = parts(case.data)
+    data, given = made_of(case.data)
     if issubclass(data, OfflineData):
         code, _, err = rl("predict", "row", "--data", given["dataset"], "--output", "told.npz")
         assert code == 0, err

@@ -1,15 +1,16 @@
 """Every algorithm learns its toy, and nobody is beaten by the random policy."""
 
-import pytest
-from contracts.cases import LEARNERS
+import torch
+from contracts.case import Case
+from contracts.cases import CASES, each
 from contracts.harness import fit
 
-from rl_lightning.clock.run_clock import RunConfig
 
-
-@pytest.mark.parametrize("case", LEARNERS, ids=lambda case: case.name)
-def test_learns_its_toy(case):
-    done = fit(case, RunConfig(env_steps=case.env_steps))
+@each([case for case in CASES if case.toy])
+def test_learns_its_toy(case: Case):
+    assert case.toy is not None
+    done = fit(case, case.run(case.toy.budget))
+    assert all(torch.isfinite(value).all() for value in done.model.parameters())
     episodes = done.model.play(done.data.eval_envs(20), 20, seed=7)
-    assert sum(episode.episode_return for episode in episodes) / 20 >= case.score
+    assert sum(episode.episode_return for episode in episodes) / 20 >= case.toy.score
     done.data.teardown("fit")

@@ -1,13 +1,13 @@
 """One update moves exactly the parameters it should, and each optimizer only its own."""
 
-import pytest
-import torch
-from contracts.cases import CASES, EXACT_RESUME, LEARNERS, Case
-from contracts.harness import Bare, Taken, bare, differing, weights
+from contracts.case import Case
+from contracts.cases import CASES, each
+from contracts.harness import Bare, bare, differing, weights
+from torch import nn
 
 
-def under(model: torch.nn.Module, prefixes: tuple[str, ...]) -> set[str]:
-    return {name for name in dict(model.named_parameters()) if name.startswith(prefixes)}
+def under(model: nn.Module, prefixes: tuple[str, ...]) -> set[str]:
+    return {name for name, _ in model.named_parameters() if name.startswith(prefixes)}
 
 
 def watch(run: Bare) -> list[set[str]]:
@@ -27,34 +27,26 @@ def watch(run: Bare) -> list[set[str]]:
     return moved
 
 
-def one_round(case: Case) -> tuple[Bare, Taken]:
-    """Enough updates that every part had its turn (an actor that waits, a target that is copied now and then)."""
-    run = bare(case.but(model={"target_every": 3} if case.name.startswith("dqn") else {}))
-    return run, run.block()
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_optimizer_moves_its_own_parameters_and_no_others(case):
-    run, block = one_round(case)
+@each([case for case in CASES if case.updates])
+def test_each_optimizer_moves_its_own_parameters_and_no_others(case: Case):
+    run = bare(case)
     moved, before = watch(run), weights(run.model)
-    run.learn(block)
-    expected = [under(run.model, prefixes) for prefixes in case.optimizers]
-    assert moved == expected
-    by_hand = differing(before, weights(run.model)) - set().union(*expected)
-    assert by_hand == under(run.model, case.slow) | set(case.counters)
-    everything = set().union(*expected) | under(run.model, case.slow)
-    assert everything == set(dict(run.model.named_parameters())), "parameters that nobody moves"
+    for _ in range(case.blocks):
+        run.learn(run.block())
+    own = [under(run.model, prefixes) for prefixes in case.optimizers]
+    targets, frozen = under(run.model, case.targets), under(run.model, case.frozen)
+    assert set().union(*own, targets, frozen) == {name for name, _ in run.model.named_parameters()}
+    still = {name for name in before if name.endswith(case.still)} if case.still else set()
+    assert moved == [names - still for names in own]
+    by_hand = differing(before, weights(run.model)) - set().union(*own)
+    assert by_hand == targets - still | set(case.counters)
 
 
-@pytest.mark.parametrize("case", LEARNERS, ids=lambda case: case.name)
-def test_slow_parameters_are_in_no_optimizer_but_in_the_checkpoint(case):
-    run, _ = one_round(case)
+@each([case for case in CASES if case.targets or case.frozen])
+def test_targets_are_in_no_optimizer_but_in_the_checkpoint(case: Case):
+    run = bare(case)
     held = {id(p) for o in run.optimizers for group in o.param_groups for p in group["params"]}
-    slow = under(run.model, case.slow)
-    assert not any(id(p) in held for name, p in run.model.named_parameters() if name in slow)
-    assert not any(p.requires_grad for name, p in run.model.named_parameters() if name in slow)
-    assert slow <= run.model.state_dict().keys()
-
-
-def test_resume_rows_exist():
-    assert set(EXACT_RESUME) <= {case.name for case in CASES}
+    targets = under(run.model, case.targets + case.frozen)
+    following = [value for name, value in run.model.named_parameters() if name in targets]
+    assert following and not any(id(value) in held or value.requires_grad for value in following)
+    assert targets <= run.model.state_dict().keys()

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from contracts.cases import BY_NAME, Case
+from contracts.artifacts import FOLDER, dynamics_product, target_file
+from contracts.case import Case
+from contracts.cases import BY_NAME
 from contracts.harness import Bare, bare, fit
-from contracts.offline_cases import FOLDER, OFFLINE, dynamics_product, target_file
 from datamodules.test_sequences import case as sequences
 from lightning.pytorch import Callback
 
@@ -20,7 +21,7 @@ from rl_lightning.envs.termination import NeverEnds
 from rl_lightning.replay.segments import SegmentStore
 
 PPO, DQN, SAC = (BY_NAME[name] for name in ("ppo-discrete", "dqn", "sac"))
-(IQL,) = (case for case in OFFLINE if case.name == "iql")
+IQL = BY_NAME["iql"]
 ONE_EACH = {"num_envs": 1, "train_every": 1, "update_ratio": 1.0, "batch_size": 4}
 SEVERAL = {"num_envs": 1, "train_every": 256, "update_ratio": 0.5, "batch_size": 4}  # 128 updates
 
@@ -37,7 +38,7 @@ def imagined() -> Case:
         updates_per_block=4,
         **fields,
     )
-    return Case("imagined", data, SAC.model, (), 10, None)
+    return Case("imagined", data, SAC.model)
 
 
 CASES: dict[str, tuple[Case, int]] = {

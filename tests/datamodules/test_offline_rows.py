@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from contracts.offline_cases import FOLDER, dynamics_product, target_file
+from contracts.artifacts import FOLDER, dynamics_product, target_file
 
 from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics
 from rl_lightning.clock.phases import PhaseCursor, parse_phases

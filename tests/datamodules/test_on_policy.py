@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from contracts.cases import BY_NAME, env
+from contracts.case import env
+from contracts.cases import BY_NAME
 from contracts.harness import bare
 
 from rl_lightning.clock.run_clock import RunConfig

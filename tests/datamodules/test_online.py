@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from contracts.cases import BY_NAME, env
+from contracts.case import env
+from contracts.cases import BY_NAME
 from contracts.harness import Taken, bare, fit
 
 from rl_lightning.clock.run_clock import RunConfig, RunSchedule

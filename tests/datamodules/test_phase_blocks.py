@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from contracts.cases import BY_NAME, Case, env
+from contracts.case import Case, env
+from contracts.cases import BY_NAME
 from contracts.harness import Bare, Taken, bare
 
 from rl_lightning.clock.phases import PhaseCursor, parse_phases

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from contracts.cases import Case
+from contracts.case import Case
 from contracts.harness import bare
 from torch import nn
 
@@ -62,7 +62,7 @@ def counter(**env):
 
 def case(**data) -> Case:
     fields = {"batch_size": 2, "length": 4, "buffer": SequenceReplay(200), "prefill": 24, **data}
-    return Case("sequences", partial(SequenceData, **{"env": counter(), **fields}), Remembers, (), 10, None)
+    return Case("sequences", partial(SequenceData, **{"env": counter(), **fields}), Remembers)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from contracts import harness
-from contracts.cases import Case
+from contracts.case import Case
 from lightning.pytorch import Callback, Trainer
 
 from rl_lightning.algorithms.ddp import AveragingDDP

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from contracts.world_model_cases import DODGE, RECORDING, WORLD
+from contracts.families.world_models import DODGE, RECORDING, WORLD
 
 from rl_lightning.artifacts import load_provided
 from rl_lightning.behaviors.behavior_policies import BrownianActions, UniformActions

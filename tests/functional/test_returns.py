@@ -19,7 +19,7 @@ def rollout(seed: int, steps: int, envs: int = 3):
     done = terminated | (torch.rand(steps, envs, generator=generator) < 0.15)
     # inside an episode the next value is the next row's value
     next_value[:-1] = torch.where(done[:-1], next_value[:-1], value[1:])
-    return reward, value, next_value, terminated, done
+    return returns.RolloutSteps(reward, value, next_value, terminated, done, GAMMA)
 
 
 def n_step_by_definition(reward, next_value, terminated, done, gamma, n):
@@ -52,35 +52,38 @@ cases = given(st.integers(0, 10_000), st.integers(1, 9), st.floats(0.0, 1.0))
 @cases
 @settings(max_examples=25, deadline=None)
 def test_lambda_return_is_the_weighted_mean_of_n_step_returns(seed, steps, lam):
-    reward, _, next_value, terminated, done = rollout(seed, steps)
-    ours = returns.lambda_return(reward, next_value, terminated, done, GAMMA, lam)
+    made = rollout(seed, steps)
+    reward, _, next_value, terminated, done, _ = made
+    ours = returns.lambda_return(made, lam)
     torch.testing.assert_close(ours, lambda_by_definition(reward, next_value, terminated, done, GAMMA, lam))
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 12))
 @settings(max_examples=25, deadline=None)
 def test_n_step_walks_n_rewards_but_not_past_an_end(seed, steps, n):
-    reward, _, next_value, terminated, done = rollout(seed, steps)
-    ours = returns.n_step(reward, next_value, terminated, done, GAMMA, n)
+    made = rollout(seed, steps)
+    reward, _, next_value, terminated, done, _ = made
+    ours = returns.n_step(made, n)
     torch.testing.assert_close(ours, n_step_by_definition(reward, next_value, terminated, done, GAMMA, n))
 
 
 @cases
 @settings(max_examples=25, deadline=None)
 def test_gae_target_is_the_lambda_return(seed, steps, lam):
-    reward, value, next_value, terminated, done = rollout(seed, steps)
-    advantage, target = returns.gae(reward, value, next_value, terminated, done, GAMMA, lam)
-    expected = returns.lambda_return(reward, next_value, terminated, done, GAMMA, lam)
+    made = rollout(seed, steps)
+    advantage, target = returns.gae(made, lam)
+    expected = returns.lambda_return(made, lam)
     torch.testing.assert_close(target, expected)
-    torch.testing.assert_close(advantage, expected - value)
+    torch.testing.assert_close(advantage, expected - made.value)
 
 
 @cases
 @settings(max_examples=15, deadline=None)
 def test_gae_is_the_discounted_sum_of_errors(seed, steps, lam):
-    reward, value, next_value, terminated, done = rollout(seed, steps)
-    next_value = torch.randn_like(next_value)  # also where the values of neighbouring rows disagree
-    advantage, _ = returns.gae(reward, value, next_value, terminated, done, GAMMA, lam)
+    made = rollout(seed, steps)
+    made = made._replace(next_value=torch.randn_like(made.value))  # neighbouring rows may disagree
+    reward, value, next_value, terminated, done, _ = made
+    advantage, _ = returns.gae(made, lam)
     delta = reward + GAMMA * (~terminated).double() * next_value - value
     for i in range(reward.shape[1]):
         for t in range(steps):
@@ -94,15 +97,15 @@ def test_gae_is_the_discounted_sum_of_errors(seed, steps, lam):
 def test_golden_gae_with_a_truncation_in_the_middle():
     """gamma 0.5, lam 0.5: step 1 is cut (bootstraps with 8), step 3 terminates (bootstraps with nothing)."""
     column = lambda *numbers: torch.tensor(numbers).unsqueeze(1)  # noqa: E731
-    advantage, target = returns.gae(
+    steps = returns.RolloutSteps(
         reward=column(1.0, 2.0, 3.0, 4.0),
         value=column(2.0, 4.0, 6.0, 8.0),
         next_value=column(4.0, 8.0, 8.0, 100.0),
         terminated=column(False, False, False, True),
         done=column(False, True, False, True),
         gamma=0.5,
-        lam=0.5,
     )
+    advantage, target = returns.gae(steps, 0.5)
     # deltas: 1+2-2=1, 2+4-4=2, 3+4-6=1, 4+0-8=-4; decay 1/4 within an episode
     assert advantage.flatten().tolist() == [1.5, 2.0, 0.0, -4.0]
     assert target.flatten().tolist() == [3.5, 6.0, 6.0, 4.0]
@@ -114,7 +117,7 @@ def test_constant_reward_under_a_time_limit_is_worth_the_infinite_sum():
     done = torch.zeros(10, 1, dtype=torch.bool)
     done[4] = done[9] = True
     never = torch.zeros_like(done)
-    advantage, target = returns.gae(ones, 10 * ones, 10 * ones, never, done, 0.9, 0.95)
+    advantage, target = returns.gae(returns.RolloutSteps(ones, 10 * ones, 10 * ones, never, done, 0.9), 0.95)
     torch.testing.assert_close(advantage, torch.zeros_like(ones), atol=1e-5, rtol=0)
     torch.testing.assert_close(target, 10 * ones)
 
@@ -133,22 +136,21 @@ def test_both_scans_agree_and_leave_their_inputs_alone(seed, steps):
 
 
 def test_lambda_return_is_differentiable_in_reward_and_value():
-    reward, _, next_value, terminated, done = rollout(3, 5, 2)
-    arguments = (reward.requires_grad_(), next_value.requires_grad_())
+    made = rollout(3, 5, 2)
+    arguments = (made.reward.requires_grad_(), made.next_value.requires_grad_())
     assert torch.autograd.gradcheck(
-        lambda r, v: returns.lambda_return(r, v, terminated, done, 0.9, 0.8), arguments
+        lambda r, v: returns.lambda_return(made._replace(reward=r, next_value=v), 0.8), arguments
     )
 
 
 @pytest.mark.parametrize("recipe", [GAE(0.9), LambdaReturn(0.9), NStep(3), Discounted()])
 def test_recipes_give_target_minus_value(recipe: ReturnComputer):
-    reward, value, next_value, terminated, done = rollout(0, 7)
-    advantage, target = recipe(reward, value, next_value, terminated, done, GAMMA)
-    torch.testing.assert_close(advantage, target - value)
+    advantage, target = recipe(*rollout(0, 7))
+    torch.testing.assert_close(advantage, target - rollout(0, 7).value)
 
 
 def test_extremes_of_the_recipes_agree():
-    arguments = (*rollout(1, 7), GAMMA)
+    arguments = rollout(1, 7)
     torch.testing.assert_close(GAE(1.0)(*arguments), Discounted()(*arguments))
     torch.testing.assert_close(GAE(0.0)(*arguments), NStep(1)(*arguments))
     torch.testing.assert_close(NStep(7)(*arguments), LambdaReturn(1.0)(*arguments))

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from contracts import offline_cases
-from contracts.cases import LAKE, SMALL, TARGET
-from contracts.dream_cases import world
+from contracts.artifacts import FOLDER, target_file
+from contracts.case import LAKE, TARGET
+from contracts.families.dreamer import world
+from contracts.families.online import SMALL
 from lightning.pytorch import Trainer, seed_everything
 
 from rl_lightning.algorithms import DQN, IQL, PPO, SAC, Dreamer
@@ -49,9 +50,9 @@ def online(env: Any, **kwargs: Any) -> Any:
 
 
 def offline(**kwargs: Any) -> Any:
-    path = offline_cases.FOLDER / "target.npz"
+    path = target_file(FOLDER / "trainer.npz")
     settings = {"batch_size": 8, "updates_per_block": 8, "eval_every": 32, "eval_episodes": 2}
-    return OfflineData(str(path), TARGET, **{**settings, **kwargs})
+    return OfflineData(path, TARGET, **{**settings, **kwargs})
 
 
 def sequences(**kwargs: Any) -> Any:

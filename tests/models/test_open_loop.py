@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from contracts.dream_cases import CONV, world
+from contracts.families.dreamer import CONV, world
 
 from rl_lightning.models.rssm.open_loop import Foresight, foresee, open_loop_report, reward_calibration
 from rl_lightning.models.rssm.rssm import LatentState

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from contracts.dream_cases import V3, world
+from contracts.families.dreamer import V3, world
 from torch import nn
 
 from rl_lightning.errors import ConfigError

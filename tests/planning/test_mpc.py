@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from contracts.artifacts import FOLDER, dynamics_product, policy_product, target_file
+from contracts.cases import BY_NAME
 from contracts.harness import bare
-from contracts.offline_cases import FOLDER, dynamics_product, policy_product, target_file
-from contracts.planning_cases import PLANNING
-from contracts.world_model_cases import STAGES
 
 from rl_lightning.algorithms import EnsembleMPC
 from rl_lightning.datamodules.offline_data import OfflineData
@@ -68,7 +67,10 @@ def test_the_best_action_through_the_model_is_taken(planner):
 
 
 def test_an_ensemble_and_a_proposing_policy_from_products():
-    dynamics, policy = dynamics_product(FOLDER / "mpc-dynamics"), policy_product(FOLDER / "mpc-policy")
+    dynamics, policy = (
+        dynamics_product(FOLDER / "proposed-dynamics"),
+        policy_product(FOLDER / "proposed-policy"),
+    )
     data = OfflineData(target_file(FOLDER / "mpc.npz"))
     planner = MPPI(horizon=2, samples=12, elites=4, iterations=2, policy_samples=3)
     agent = EnsembleMPC(
@@ -95,7 +97,7 @@ def test_what_cannot_be_planned_is_refused():
 
 
 def test_the_film_shows_game_reconstruction_and_dream():
-    run = bare(next(case for case in STAGES if case.name == "evolve-dream"))
+    run = bare(BY_NAME["evolve-dream"])
     run.model.setup("fit")
     env = run.data.render_env()
     frames, fps = record_episode(run.model, env, seed=0, max_steps=6)
@@ -116,7 +118,7 @@ def test_pictures_of_other_sizes_are_laid_beside_each_other():
 @pytest.mark.parametrize("name", ["tdmpc", "tdmpc2"])
 def test_an_evaluated_plan_is_searched_anew_and_adds_no_noise(name):
     """The originals draw the search's candidates afresh in evaluation; fixed numbers always look at the same plans."""
-    case = {each.name: each for each in PLANNING}[name]
+    case = BY_NAME[name]
     model = case.model(case.data().spec).eval()
     torch.manual_seed(0)
     obs, carry = torch.randn(1, *model.spec.obs_shape).repeat(2, 1), model.initial_carry(2)
@@ -127,3 +129,20 @@ def test_an_evaluated_plan_is_searched_anew_and_adds_no_noise(name):
     assert torch.equal(first, again), "and a seed repeats them"
     assert torch.equal(model.act(obs, carry, None)[0], model.act(obs, carry, None)[0])
     assert explores(torch.Generator()) and not explores(draw) and not explores(None)
+
+
+@pytest.mark.parametrize("name", ["tdmpc", "tdmpc2", "tdmpc2-episodic"])
+def test_each_env_starts_from_its_own_last_plan(name):
+    run = bare(BY_NAME[name])
+    for _ in range(2):
+        run.learn(run.block())
+    obs = torch.randn(3, *run.data.spec.obs_shape, generator=torch.Generator().manual_seed(0))
+    _, carry = run.model.act(obs, run.model.initial_carry(3), None)
+    assert carry[0].shape == (3, 2, run.data.spec.action_dim) and carry[0].abs().sum() > 0
+    before, _ = run.model.act(obs, carry, None)
+    other = carry[0].clone()
+    other[0] = 0.9
+    after, _ = run.model.act(obs, (other,), None)
+    assert torch.equal(before[1:], after[1:]), "one env's plan reached another"
+    again, _ = run.model.act(obs, carry, None)
+    assert torch.equal(before, again), "the same question has the same answer"

@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from contracts.cases import BY_NAME
+from contracts.harness import fit, metrics, weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.replay import reward_samplers
 from rl_lightning.replay.frames.frame_log import FrameLog
@@ -313,3 +316,13 @@ def test_split_of_rewards_by_their_counts():
 def test_senseless_shares_are_refused(given):
     with pytest.raises(ConfigError, match="sampler"):
         reward_samplers.MBARCSampler(**given)
+
+
+@pytest.mark.parametrize("name", ["collect", "explore"])
+def test_collecting_teaches_nothing_and_repeats(name, tmp_path):
+    case, run = BY_NAME[name], RunConfig(env_steps=64)
+    first, second = (fit(case, run, seed=3, folder=tmp_path / name) for name in "ab")
+    assert metrics(tmp_path / "a") == metrics(tmp_path / "b") and first.data.schedule.update == 0
+    assert (first.data.log.column("frame") == second.data.log.column("frame")).all()
+    before = case.model(first.data.spec)
+    assert weights(before).keys() == weights(first.model).keys()

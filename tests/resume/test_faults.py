@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from contracts.cases import BY_NAME, env
+from contracts.case import env
+from contracts.cases import BY_NAME
 from contracts.harness import bare, newest
 from resume.support import SAC, Rl, write
 

@@ -5,8 +5,8 @@ import signal
 import time
 from pathlib import Path
 
+from contracts.families.world_models import MEMORY, RECORDING, SIZES, WORLD
 from contracts.harness import assert_same, newest, state
-from contracts.world_model_cases import MEMORY, RECORDING, SIZES, WORLD
 from resume.support import COMMON, Rl, fork, wait, write
 
 from rl_lightning import stop_request

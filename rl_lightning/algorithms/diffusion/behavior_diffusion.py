@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.ema_module import EMAModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.algorithms.step import set_lr
 from rl_lightning.artifacts import Provided
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.diffusion_samplers import DPMSolver, Sampler
 from rl_lightning.functional.noise_schedules import NoiseSchedule, VPSchedule
-from rl_lightning.functional.value import polyak_
-from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion, average_share, drawn_share
+from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion, drawn_share
 from rl_lightning.models.diffusion.diffusion_policies import DiffusionActor
 from rl_lightning.models.policies import ObsScale, flat_width
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser, ResidualDenoiser
 from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
-from rl_lightning.optim.schedules import Constant, Schedule
+from rl_lightning.optim.schedules import Schedule
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
-class BehaviorDiffusion(PolicyModule):
+class BehaviorDiffusion(EMAModule):
     """Learns to draw actions as the data have them.
 
     Args:
@@ -48,8 +43,6 @@ class BehaviorDiffusion(PolicyModule):
 
     learns_from = (Transitions,)
     action_kinds = ("continuous",)
-    explores_in_evaluation = True
-    updates: Tensor
 
     def __init__(
         self,
@@ -67,21 +60,16 @@ class BehaviorDiffusion(PolicyModule):
         ema_decay: float = 0.999,
         ema_power: float | None = 0.75,
     ) -> None:
-        super().__init__(spec)
-        if time_power <= 0.0 or not 0.0 <= ema_decay < 1.0:
-            raise ConfigError("model.time_power must be above 0, and model.ema_decay between 0 and 1")
+        super().__init__(spec, lr, lr_schedule, optimizer or Adam(), max_grad_norm, ema_decay, ema_power)
+        if time_power <= 0.0:
+            raise ConfigError(f"model.time_power is {time_power}; it must be above 0")
         self.time_power, self.clip_guess = time_power, clip_guess
-        self.lr, self.lr_schedule = lr, lr_schedule or Constant()
-        self.optimizer, self.max_grad_norm = optimizer or Adam(), max_grad_norm
-        self.ema_decay, self.ema_power = ema_decay, ema_power
         noise = schedule or VPSchedule()
         self.sampler = sampler or DPMSolver()
         self.moves = self.sampler.moves(noise)
         width = flat_width(spec, "BehaviorDiffusion")
         net = denoiser or ResidualDenoiser()
-        self.model = ActionDiffusion.of(width, spec.action_dim, net, noise, normalize_obs)
-        self.average = copy.deepcopy(self.model).requires_grad_(False)
-        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.average_of(ActionDiffusion.of(width, spec.action_dim, net, noise, normalize_obs))
 
     def on_fit_start(self) -> None:
         for model in (self.model, self.average):
@@ -98,17 +86,8 @@ class BehaviorDiffusion(PolicyModule):
     def update(self, batch: Transitions) -> Metrics:
         share = drawn_share(batch.action, self.time_power)
         loss = self.model.loss(batch.obs, batch.action, share, torch.randn_like(batch.action))
-        (optimizer,) = self.raw_optimizers()
-        set_lr(optimizer, self.lr_schedule, self.progress)
-        norm = self.step(optimizer, loss, self.max_grad_norm)
-        kept = average_share(int(self.updates), self.ema_decay, self.ema_power)
-        polyak_(list(self.average.parameters()), list(self.model.parameters()), kept)
-        self.updates += 1
-        return {"train/loss": loss} | ({} if norm is None else {"train/grad_norm": norm})
+        return self.learn(loss)
 
     def provides(self) -> dict[str, Provided]:
         played = DiffusionActor.described(self.average, self.sampler, self.clip_guess, "average.")
         return {"behavior": self.average.provided("average."), "policy": played}
-
-    def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.model.parameters(), self.lr)

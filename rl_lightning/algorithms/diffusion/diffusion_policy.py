@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 import math
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-from rl_lightning.algorithms.policy_module import PolicyModule
+from rl_lightning.algorithms.ema_module import EMAModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.diffusion_samplers import DDIM, Sampler
 from rl_lightning.functional.noise_schedules import CosineSteps, NoiseSchedule
-from rl_lightning.functional.value import polyak_
-from rl_lightning.models.diffusion.action_diffusion import average_share, drawn_share
+from rl_lightning.models.diffusion.action_diffusion import drawn_share
 from rl_lightning.models.diffusion.chunk_diffusion import ChunkDiffusion
 from rl_lightning.nn.cnn import CNN
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser, MLPDenoiser
 from rl_lightning.nn.own_networks import NetworkLike, as_network
 from rl_lightning.optim.optimizers import AdamW, OptimizerRecipe
-from rl_lightning.optim.schedules import Constant, Schedule
+from rl_lightning.optim.schedules import Schedule
 from rl_lightning.types import ActionWindows, Carry, EnvSpec
 
 
-class DiffusionPolicy(PolicyModule):
+class DiffusionPolicy(EMAModule):
     """Clones stretches of actions; keeps several ways of doing a thing apart, where a mean would lie between them.
 
     Args:
@@ -50,8 +46,6 @@ class DiffusionPolicy(PolicyModule):
 
     learns_from = (ActionWindows,)
     action_kinds = ("continuous",)
-    explores_in_evaluation = True
-    updates: Tensor
 
     def __init__(
         self,
@@ -71,26 +65,22 @@ class DiffusionPolicy(PolicyModule):
         ema_decay: float = 0.995,
         ema_power: float | None = 0.75,
     ) -> None:
-        super().__init__(spec)
+        recipe = optimizer or AdamW((0.95, 0.999), weight_decay=1e-6)
+        super().__init__(spec, lr, lr_schedule, recipe, max_grad_norm, ema_decay, ema_power)
         if min(obs_steps, act_steps) < 1 or obs_steps - 1 + act_steps > horizon:
             least = f"obs_steps - 1 + act_steps = {obs_steps - 1 + act_steps}"
             raise ConfigError(f"model.horizon is {horizon}; it must hold {least} actions")
-        if not 0.0 <= ema_decay < 1.0:
-            raise ConfigError(f"model.ema_decay is {ema_decay}; it lies between 0 and 1")
         self.obs_steps, self.horizon, self.act_steps = obs_steps, horizon, act_steps
-        self.clip_guess, self.lr, self.lr_schedule = clip_guess, lr, lr_schedule or Constant()
-        self.optimizer = optimizer or AdamW((0.95, 0.999), weight_decay=1e-6)
-        self.max_grad_norm, self.ema_decay, self.ema_power = max_grad_norm, ema_decay, ema_power
+        self.clip_guess = clip_guess
         noise = schedule or CosineSteps()
         self.moves = (sampler or DDIM()).moves(noise)
-        recipe = as_network(encoder, "encoder")
-        if recipe is None and len(spec.obs_shape) == 3:
-            recipe = CNN([16, 32, 32], [5, 3, 3], [2, 2, 1], 64)
-        self.model = ChunkDiffusion(
-            spec.obs_shape, spec.action_dim, obs_steps, horizon, denoiser or MLPDenoiser(), noise, recipe
+        features = as_network(encoder, "encoder")
+        if features is None and len(spec.obs_shape) == 3:
+            features = CNN([16, 32, 32], [5, 3, 3], [2, 2, 1], 64)
+        net = denoiser or MLPDenoiser()
+        self.average_of(
+            ChunkDiffusion(spec.obs_shape, spec.action_dim, obs_steps, horizon, net, noise, features)
         )
-        self.average = copy.deepcopy(self.model).requires_grad_(False)
-        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def on_fit_start(self) -> None:
         if not self.model.fitted:  # a resumed run has its ranges from the checkpoint
@@ -141,13 +131,4 @@ class DiffusionPolicy(PolicyModule):
     def update(self, batch: ActionWindows) -> Metrics:
         share = drawn_share(batch.action, 1.0)
         loss = self.model.loss(batch.obs, batch.action, share, torch.randn_like(batch.action))
-        (optimizer,) = self.raw_optimizers()
-        set_lr(optimizer, self.lr_schedule, self.progress)
-        norm = self.step(optimizer, loss, self.max_grad_norm)
-        kept = average_share(int(self.updates), self.ema_decay, self.ema_power)
-        polyak_(list(self.average.parameters()), list(self.model.parameters()), kept)
-        self.updates += 1
-        return {"train/loss": loss} | ({} if norm is None else {"train/grad_norm": norm})
-
-    def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.model.parameters(), self.lr)
+        return self.learn(loss)

@@ -23,7 +23,7 @@ from rl_lightning.models.latent_mpc.latent_world import (
     gaussian_entropy_estimate,
 )
 from rl_lightning.optim.optimizers import Adam
-from rl_lightning.planning.mpc import explores, plan_latent, search_noise
+from rl_lightning.planning.mpc import plan_latent, search_noise
 from rl_lightning.planning.planners import MPPI
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
@@ -127,15 +127,6 @@ class TDMPC2(PolicyModule):
     def evaluation_draw(self, seed: int) -> torch.Generator:
         """Plans are searched for with fresh numbers at every step, as the original evaluates them."""
         return search_noise(seed)
-
-    def act_policy(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
-    ) -> tuple[Tensor, Carry]:
-        """The policy prior alone, without a plan."""
-        mean, _ = self.model.gaussian(self.model.encode(obs))
-        if explore is None or not explores(explore):
-            return torch.tanh(mean), carry
-        return self.model.propose(self.model.encode(obs), explore), carry
 
     def update(self, batch: Sequences) -> Metrics:
         """Rows t = 0 ... H of a window: action[t] leads from obs[t] to obs[t + 1], reward[t + 1] is what it paid."""

@@ -49,18 +49,6 @@ def append_result(path: str | Path, row: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-def read_results(path: str | Path) -> list[dict[str, str]]:
-    """All rows, oldest first; none if there is no file."""
-    if not Path(path).exists():
-        return []
-    with Path(path).open("rb") as file:
-        wait_for(file, shared=True)
-        text = file.read().decode("utf-8")
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    missing = dict.fromkeys(HEADER[len(_check(reader.fieldnames, Path(path))) :], "")
-    return [{**row, **missing} for row in reader]
-
-
 def _opening(file: IO[bytes], path: Path) -> tuple[str, Sequence[str]]:
     """What must stand before a new row (the header of a new file, the end of a cut line), and the file's columns."""
     file.seek(0)

@@ -59,7 +59,7 @@ def uniform(normal: Tensor) -> Tensor:
 def _shape(args: Sequence[Any]) -> Sequence[int]:
     """Of a draw, without its rows; a shape comes as one argument or as several."""
     whole = args[0] if isinstance(args[0], tuple | list | torch.Size) else args
-    return whole[1:]  # type: ignore[no-any-return]
+    return whole[1:]
 
 
 def _randn(normals: Normals, args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:

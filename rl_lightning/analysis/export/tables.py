@@ -1,4 +1,4 @@
-"""Tables as CSV, JSON, Markdown and LaTeX, and the first three read back."""
+"""Tables as CSV, JSON, Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,13 @@ from rl_lightning.analysis.stats_table import (
     Table,
     from_dicts,
     plain,
-    printable,
     score_tables,
     settings_table,
     shown,
 )
-from rl_lightning.errors import ConfigError, DataError
-from rl_lightning.io.atomic import write_text
+from rl_lightning.errors import ConfigError
+from rl_lightning.io.atomic import file_of_user, write_text
+from rl_lightning.io.text import printable
 from rl_lightning.runs.store.names import did_you_mean
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("latex", "csv", "json", "markdown")
 NARROW = 5  # columns that fit the line of a usual article
-TEXT_COLUMNS = ("metric", "name", "task", "over", "reached", "status", "algorithm", "env", "group")
 
 
 def export(result: Comparison, form: str) -> str:
@@ -47,7 +45,7 @@ def export(result: Comparison, form: str) -> str:
             "settings": result.settings,
             "notes": result.notes,
         }
-        return _json(whole)
+        return to_json(whole)
     write = to_markdown if form == "markdown" else to_latex
     tables = score_tables(result)
     tables[-1].notes += [note for note in result.notes if not any(note in table.notes for table in tables)]
@@ -57,57 +55,20 @@ def export(result: Comparison, form: str) -> str:
 
 
 def to_csv(table: Table) -> str:
-    lines: list[list[Any]] = [table.columns, *table.rows]
-    return "".join(",".join(map(_csv_cell, line)) + "\n" for line in lines)
+    """Full numbers. A terminal may show it: no control character passes."""
+    lines = [
+        [printable(cell) if isinstance(cell, str) else cell for cell in line]
+        for line in (table.columns, *table.rows)
+    ]
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(lines)
+    return file.getvalue()
 
 
-def _csv_cell(value: Any) -> str:
-    """Quoted wherever a reader might see more than text. A terminal may show it: no control character passes."""
-    text = "" if value is None else repr(value) if isinstance(value, float) else printable(str(value))
-    bare = not any(c in text for c in ',"') and text.strip() == text
-    return text if bare else '"' + text.replace('"', '""') + '"'
-
-
-def from_csv(text: str, text_columns: Sequence[str] = TEXT_COLUMNS) -> Table:
-    """The table of a CSV; columns that are no text hold numbers, an empty cell is no value."""
-    rows = list(csv.reader(io.StringIO(text, newline="")))
-    columns = rows[0] if rows else []
-    return Table(
-        columns,
-        [
-            [_value(cell, column in text_columns) for column, cell in zip(columns, row, strict=True)]
-            for row in rows[1:]
-        ],
-    )
-
-
-def _value(cell: str, is_text: bool) -> Any:
-    if cell == "":
-        return None
-    if is_text:
-        return cell
-    for kind in (int, float):
-        try:
-            return kind(cell)
-        except ValueError:
-            continue
-    return cell
-
-
-def to_json(table: Table) -> str:
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    return _json(rows)
-
-
-def _json(value: Any) -> str:
+def to_json(value: Any) -> str:
     """Letters of any language as they are; what a terminal would obey as \\uXXXX, which reads back the same."""
     text = json.dumps(plain(value), indent=2, ensure_ascii=False)
     return "".join(c if c == "\n" or printable(c) == c else json.dumps(c)[1:-1] for c in text) + "\n"
-
-
-def from_json(text: str) -> Table:
-    rows = json.loads(text)
-    return from_dicts(rows, list(rows[0]) if rows else [])
 
 
 def to_markdown(table: Table) -> str:
@@ -125,33 +86,6 @@ def to_markdown(table: Table) -> str:
 def _mark_down(text: str) -> str:
     """What is written is what is shown: no markup and no HTML comes of it."""
     return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", text)
-
-
-def from_markdown(text: str) -> Table:
-    """The first table of a Markdown text; every cell is text."""
-    lines: list[list[str]] = []
-    for line in text.splitlines():
-        if line.startswith("|"):
-            lines.append(_cells(line))
-        elif lines:
-            break
-    return Table(lines[0], [list(row) for row in lines[2:]]) if lines else Table([], [])
-
-
-def _cells(line: str) -> list[str]:
-    """Splits a row at the bars that are not escaped."""
-    cells, cell, escaped = [], "", False
-    for character in line.strip()[1:]:
-        if escaped:
-            cell, escaped = cell + character, False
-        elif character == "\\":
-            escaped = True
-        elif character == "|":
-            cells.append(cell.strip())
-            cell = ""
-        else:
-            cell += character
-    return cells
 
 
 _LATEX = {
@@ -194,11 +128,5 @@ def to_latex(table: Table) -> str:
 
 def write_output(path: Path, text: str) -> Path:
     """A file that the user named, and its folder."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with file_of_user(path):
         return write_text(path, text, errors="replace")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
-
-
-READERS: dict[str, Callable[[str], Table]] = {"csv": from_csv, "json": from_json, "markdown": from_markdown}

@@ -9,8 +9,8 @@ from typing import Any
 
 from rl_lightning.analysis.atari_table import METRIC, atari_tables
 from rl_lightning.analysis.compare import Comparison
-from rl_lightning.analysis.report import svg
-from rl_lightning.analysis.report.report_page import RunPart, page
+from rl_lightning.analysis.plot import svg_uri
+from rl_lightning.analysis.report.report_page import RunPart, ScorePart, page
 from rl_lightning.analysis.stats_table import Table, improvement_table, score_tables, settings_table
 from rl_lightning.errors import ResumeError
 from rl_lightning.redaction import without_secrets
@@ -35,8 +35,8 @@ def report(result: Comparison, groups: Mapping[str, Sequence[Run]], title: str |
             tables.append(improvement_table(result, metric))
         if metric == METRIC:
             tables += atari_tables(groups)
-        scores.append((metric, svg.curves(result.bands[metric], metric), tables))
-    told = {note for _, _, tables in scores for table in tables for note in table.notes}
+        scores.append(ScorePart(metric, svg_uri(result.bands[metric], metric), tables))
+    told = {note for score in scores for table in score.tables for note in table.notes}
     runs: dict[Path, Run] = {run.folder: run for members in groups.values() for run in members}
     budget = [ALL_VIDEO_BYTES]
     return page(

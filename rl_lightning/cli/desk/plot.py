@@ -24,12 +24,12 @@ def plot(words: list[str]) -> int:
     parsed = parse(words, takes=("metric", "output"), command="plot")
     if not parsed.words:
         raise ConfigError("rl plot needs a run; see them with: rl list")
-    from rl_lightning.analysis.plot import in_characters, read_curve, save_png
+    from rl_lightning.analysis.plot import in_characters, read_curve, save
 
     metric = parsed.get("metric") or "eval/return"
     runs = [run for members in choose(parsed.words).values() for run in members]
     path = output_file(parsed.get("output"), runs[0].folder / "curve.png", PICTURES)
     curves = [read_curve(run, metric) for run in runs]
     print(in_characters(curves, metric))
-    print(f"\n{save_png(curves, metric, path)}")
+    print(f"\n{save(curves, metric, path)}")
     return 0

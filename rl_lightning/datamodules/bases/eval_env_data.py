@@ -6,25 +6,20 @@ from typing import Any
 
 from rl_lightning.datamodules.bases.env_data import MOST_EVAL_ENVS
 from rl_lightning.datamodules.bases.rl_data import RLData
-from rl_lightning.envs.make import make_envs, probe_spec
+from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
 
 
-class PlayedData(RLData):
-    """Owns a vector of evaluation envs.
+class EvaluatedData(RLData):
+    """Owns a vector of evaluation envs, where there is an env at all."""
 
-    Args:
-        env: The environment and all that is wrapped around it.
-    """
-
-    def __init__(self, env: EnvLike) -> None:
-        super().__init__()
-        self.env = as_env_config(env)
-        self.spec = probe_spec(self.env)
-        self._eval_envs: Any = None
+    env: EnvConfig | None
+    _eval_envs: Any = None
 
     def eval_envs(self, episodes: int) -> Any:
         """Sync envs without what is meant for training only; the same ones serve every evaluation."""
+        if self.env is None:
+            return None
         count = min(episodes, MOST_EVAL_ENVS)
         if self._eval_envs is None or self._eval_envs.num_envs != count:
             self._close()
@@ -32,6 +27,8 @@ class PlayedData(RLData):
         return self._eval_envs
 
     def render_env(self) -> Any:
+        if self.env is None:
+            return super().render_env()
         return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)
 
     def _close(self) -> None:
@@ -41,3 +38,18 @@ class PlayedData(RLData):
 
     def teardown(self, stage: str) -> None:
         self._close()
+
+
+class PlayedData(EvaluatedData):
+    """Owns a vector of evaluation envs.
+
+    Args:
+        env: The environment and all that is wrapped around it.
+    """
+
+    env: EnvConfig
+
+    def __init__(self, env: EnvLike) -> None:
+        super().__init__()
+        self.env = as_env_config(env)
+        self.spec = probe_spec(self.env)

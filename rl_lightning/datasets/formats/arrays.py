@@ -13,7 +13,7 @@ from rl_lightning.datasets.formats.npz import read_npz
 from rl_lightning.datasets.formats.raw import Raw, candidates, check_keys, said_of, the_one
 from rl_lightning.datasets.formats.tensors import read_pt
 from rl_lightning.errors import DataError
-from rl_lightning.io.atomic import atomic_open
+from rl_lightning.io.atomic import atomic_open, file_of_user
 
 
 def read_file(path: Path) -> Raw:
@@ -41,15 +41,11 @@ def write_file(path: Path, raw: Raw) -> Path:
         return write_hdf5(path, raw)
     if suffix != ".npz":
         raise DataError(f"{path}: data sets are written as .hdf5 or .npz")
-    path.parent.mkdir(parents=True, exist_ok=True)
     found = {key: encode(value) for key, value in raw.metadata.items()}
     content = {**raw.arrays, **{f"infos/{key}": array for key, array in raw.infos.items()}}
     content |= {f"metadata/{key}": value for key, value in found.items() if value is not None}
-    try:
-        with atomic_open(path) as file:
-            np.savez(file, allow_pickle=False, **content)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
+    with file_of_user(path), atomic_open(path) as file:
+        np.savez(file, allow_pickle=False, **content)
     return path
 
 

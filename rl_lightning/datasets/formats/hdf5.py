@@ -14,7 +14,7 @@ import numpy as np
 from rl_lightning.datasets.formats.memory_budget import check_budget
 from rl_lightning.datasets.formats.raw import Array, Raw, candidates, check_keys, said_of, the_one
 from rl_lightning.errors import DataError
-from rl_lightning.io.atomic import atomic_path
+from rl_lightning.io.atomic import atomic_path, file_of_user
 
 JSON = "json:"  # how a value starts that is neither a number, a text nor an array of numbers
 MOST_TEXT, MOST_NUMBERS = 65536, 64  # of one entry; D4RL keeps a policy's weights there, which nobody prints
@@ -181,17 +181,13 @@ def encode(value: Any) -> Any:
 
 def write_hdf5(path: Path, raw: Raw) -> Path:
     """Writes it whole or not at all. Rows are not compressed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
-            for key, array in raw.arrays.items():
-                file.create_dataset(key, data=array)
-            for key, array in raw.infos.items():
-                file.create_dataset(f"infos/{key}", data=array)
-            for key, value in raw.metadata.items():
-                plain = encode(value)
-                if plain is not None:
-                    file.create_dataset(f"metadata/{key}", data=plain)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
+    with file_of_user(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+        for key, array in raw.arrays.items():
+            file.create_dataset(key, data=array)
+        for key, array in raw.infos.items():
+            file.create_dataset(f"infos/{key}", data=array)
+        for key, value in raw.metadata.items():
+            plain = encode(value)
+            if plain is not None:
+                file.create_dataset(f"metadata/{key}", data=plain)
     return path

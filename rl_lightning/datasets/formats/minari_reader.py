@@ -61,12 +61,7 @@ def described_by(found: Mapping[str, Any], env: dict[str, Any]) -> dict[str, Any
     return {key: value for key, value in about.items() if value is not None}
 
 
-def spaces_of(dataset_id: str, folder: Path) -> tuple[Any, Any]:
-    """(observation, action) space, from the text of the metadata."""
-    return _opened(dataset_id, folder)[:2]
-
-
-def _opened(dataset_id: str, folder: Path) -> tuple[Any, Any, Any]:
+def _opened(dataset_id: str, folder: Path) -> Any:
     from minari.dataset.minari_storage import MinariStorage
 
     found = json.loads((folder / "metadata.json").read_text())
@@ -75,17 +70,16 @@ def _opened(dataset_id: str, folder: Path) -> tuple[Any, Any, Any]:
             f"minari/{dataset_id}: its metadata has no spaces; fetch it again with a newer Minari"
         )
     try:
-        storage = MinariStorage.read(folder)
+        return MinariStorage.read(folder)
     except Exception as error:  # of another package, on files of unknown origin
         raise _damaged(dataset_id, error) from None
-    return storage.observation_space, storage.action_space, storage
 
 
 def read_minari(dataset_id: str) -> Raw:
     folder = minari_folder(dataset_id)
     metadata = read_metadata(folder)
     check_budget(f"minari/{dataset_id}", {path.name: _unpacked(path) for path in folder.iterdir()})
-    _, action_space, storage = _opened(dataset_id, folder)
+    storage = _opened(dataset_id, folder)
     where = f"minari/{dataset_id}"
     try:
         arrays = arrays_of(storage.get_episodes(range(storage.total_episodes)), where)
@@ -93,7 +87,7 @@ def read_minari(dataset_id: str) -> Raw:
         raise
     except Exception as error:  # of another package, on files of unknown origin
         raise _damaged(dataset_id, error) from None
-    arrays["actions"], bounds = rescale(arrays["actions"], action_space, where)
+    arrays["actions"], bounds = rescale(arrays["actions"], storage.action_space, where)
     return Raw(where, arrays, {}, metadata | bounds)
 
 

@@ -101,9 +101,9 @@ def _size(path: Path, archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo)
 
 
 def _shape(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = npy.read_magic(file)  # type: ignore[arg-type]
+    version = npy.read_magic(file)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = read(file)  # type: ignore[arg-type]
+    shape, _, dtype = read(file)
     if any(size < 0 for size in shape):
         raise ValueError(f"a shape of {shape}")
     return shape, dtype
@@ -111,7 +111,7 @@ def _shape(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(info) as file:
-        return npy.read_array(file, allow_pickle=False)  # type: ignore[arg-type]
+        return npy.read_array(file, allow_pickle=False)
 
 
 def damaged(path: Path, error: Exception) -> DataError:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy._core import multiarray, numeric  # type: ignore[import-not-found,unused-ignore]
 
 from rl_lightning.datasets.formats.memory_budget import check_budget
 from rl_lightning.errors import DataError
@@ -59,7 +58,9 @@ class _Scalar:
             or not isinstance(content, bytes | str)
         ):
             raise pickle.UnpicklingError("a number without a value")
-        return multiarray.scalar(dtype, content)
+        if isinstance(content, str):
+            content = _Latin1()(content)
+        return np.frombuffer(content, dtype, count=1)[0]
 
 
 class _Bytes:
@@ -75,7 +76,15 @@ class _Bytes:
         return bytearray(content)
 
 
-_frombuffer: Any = vars(numeric)["_frombuffer"]
+class _FromBuffer:
+    """An array over bytes that are in the file, as protocol 5 writes them."""
+
+    __slots__ = ()
+
+    def __call__(self, content: bytes | bytearray, dtype: Any, shape: Any, order: str) -> np.ndarray:
+        return np.frombuffer(content, dtype).reshape(shape, order=order)  # type: ignore[call-overload]
+
+
 _CORES = ("numpy.core", "numpy._core")
 ADMITTED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _ArrayClass(),
@@ -86,7 +95,7 @@ ADMITTED: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): dict,
     **{(f"{core}.multiarray", "_reconstruct"): _Reconstruct() for core in _CORES},
     **{(f"{core}.multiarray", "scalar"): _Scalar() for core in _CORES},
-    **{(f"{core}.numeric", "_frombuffer"): _frombuffer for core in _CORES},
+    **{(f"{core}.numeric", "_frombuffer"): _FromBuffer() for core in _CORES},
 }  # fmt: skip
 
 

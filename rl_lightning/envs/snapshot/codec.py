@@ -245,17 +245,17 @@ class Decoder:
     def random_state(self, body: dict[str, Any]) -> np.random.RandomState:
         made = np.random.RandomState(0)
         made.set_state(numpy_state(body))
-        return self.add(made)  # type: ignore[no-any-return]
+        return self.add(made)
 
     def random(self, body: tuple[Any, ...]) -> random.Random:
         made = random.Random(0)
         made.setstate(body)
-        return self.add(made)  # type: ignore[no-any-return]
+        return self.add(made)
 
     def torch(self, body: list[Any]) -> torch.Generator:
         made = torch.Generator()
         made.set_state(torch.from_numpy(node_array(body)))
-        return self.add(made)  # type: ignore[no-any-return]
+        return self.add(made)
 
     def enum(self, body: list[str]) -> Any:
         module, name, member = body

@@ -196,7 +196,7 @@ class LayerDecoder(Decoder):
         state, common = body
         given = self.decode(state)
         self.attributes(layer, common, list(common))
-        return layer.set_state(given)  # type: ignore[no-any-return]
+        return layer.set_state(given)
 
     def attributes(self, owner: Any, saved: dict[str, Node], names: list[str] | None = None) -> None:
         own, kind = vars(owner), type(owner)

@@ -83,6 +83,27 @@ def _options(env_id: str, kwargs: dict[str, Any], max_episode_steps: int | None)
     return options
 
 
+def native_spec(
+    native: AtariVectorEnv,
+    env_id: str,
+    shape: tuple[int, ...],
+    preset: AtariPreset | AtariFrames,
+    options: dict[str, Any],
+) -> EnvSpec:
+    """What a model must know of games that ALE itself steps."""
+    limit = options.get("max_num_frames_per_episode")
+    return EnvSpec(
+        env_id=env_id,
+        obs_shape=shape,
+        obs_dtype="uint8",
+        action_kind="discrete",
+        action_sizes=(len(native.ale.get_action_set()),),
+        frames=preset.frames,
+        action_repeat=preset.skip,
+        max_episode_steps=int(limit) if limit else None,
+    )
+
+
 class NativeAtari(Envs):
     """`ale_py`'s AtariVectorEnv under the contract: raw returns of whole games, rewards clipped here.
 
@@ -123,18 +144,8 @@ class NativeAtari(Envs):
         self._frames = np.zeros(num_envs, np.int64)
         self._stack = preset.frames
         self._age = np.zeros(num_envs, np.int64)  # steps since the first observation of each episode
-        limit = options.get("max_num_frames_per_episode")
-        spec = EnvSpec(
-            env_id=env_id,
-            obs_shape=(preset.frames, preset.size, preset.size),
-            obs_dtype="uint8",
-            action_kind="discrete",
-            action_sizes=(len(self.native.ale.get_action_set()),),
-            frames=preset.frames,
-            action_repeat=preset.skip,
-            max_episode_steps=int(limit) if limit else None,
-        )
-        self._prepare(num_envs, spec)
+        shape = (preset.frames, preset.size, preset.size)
+        self._prepare(num_envs, native_spec(self.native, env_id, shape, preset, options))
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Array, Infos]:
         seeds = spread_seeds(seed, self.num_envs)
@@ -235,18 +246,7 @@ class NativeFrames(NativeAtari):
         self.single_action_space = self.native.single_action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = self.native.action_space
-        limit = options.get("max_num_frames_per_episode")
-        spec = EnvSpec(
-            env_id=env_id,
-            obs_shape=shape,
-            obs_dtype="uint8",
-            action_kind="discrete",
-            action_sizes=(len(self.native.ale.get_action_set()),),
-            frames=preset.frames,
-            action_repeat=preset.skip,
-            max_episode_steps=int(limit) if limit else None,
-        )
-        self._prepare(num_envs, spec)
+        self._prepare(num_envs, native_spec(self.native, env_id, shape, preset, options))
 
     def _seen(self, screens: Array) -> Array:
         """[N, 1, 210, 160, 3] -> [N, C, H, W]"""

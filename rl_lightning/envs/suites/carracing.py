@@ -31,7 +31,7 @@ def build(
     return gymnasium.wrappers.TimeLimit(env, max_episode_steps or LIMIT)
 
 
-class SmallCarRacing(CarRacing):  # type: ignore[misc]
+class SmallCarRacing(CarRacing):
     """CarRacing at `size` pixels; skipped frames of a repeated action are not drawn.
 
     Args:

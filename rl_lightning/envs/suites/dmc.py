@@ -105,12 +105,12 @@ class DMControl(gymnasium.Env[Any, Any]):
             return self._frame(self.size, self.size)
         return np.concatenate([np.ravel(self._state[key]) for key in self.keys]).astype(np.float32)
 
-    def render(self) -> Array | None:  # type: ignore[override]
+    def render(self) -> Array | None:
         return self._frame(240, 320) if self.render_mode == "rgb_array" else None
 
     def _frame(self, height: int, width: int) -> Array:
         try:
-            return self.control.physics.render(height, width, camera_id=self.camera)  # type: ignore[no-any-return]
+            return self.control.physics.render(height, width, camera_id=self.camera)
         except Exception as error:  # each GL back end raises its own kind
             raise gl_error(self.env_id, error) from error
 

@@ -59,7 +59,7 @@ class Catch(gymnasium.Env[Any, Any]):
         board[min(self.ball[0], self.rows - 1), self.ball[1]] = 255
         return board[self._row_of][:, self._column_of, None]
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         if self.render_mode != "rgb_array":
             return None
         return self._frame().repeat(8, axis=0).repeat(8, axis=1).repeat(3, axis=2)

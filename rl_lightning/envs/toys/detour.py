@@ -87,7 +87,7 @@ class Detour(gymnasium.Env[Any, Any]):
         )  # soft: its middle tells the place
         return frame
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         return self._picture(192) if self.render_mode == "rgb_array" else None
 
 

@@ -67,7 +67,7 @@ class Dodge(gymnasium.Env[Any, Any]):
         frame[LAST:, self.player : self.player + WIDE] = 160
         return frame
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         if self.render_mode != "rgb_array":
             return None
         return self._frame().repeat(4, axis=0).repeat(4, axis=1).repeat(3, axis=2)

@@ -49,7 +49,7 @@ class Hole(gymnasium.Env[Any, Any]):
         reward = self.fall if fell else 1.0 - float(np.linalg.norm(self.position - self.GOAL))
         return self.position.astype(np.float32), reward, fell, False, {"fell": fell, "success": near}
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         if self.render_mode != "rgb_array":
             return None
         size = 192

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 
-class FrozenLake2x2(FrozenLakeEnv):  # type: ignore[misc]
+class FrozenLake2x2(FrozenLakeEnv):
     """Map SF / HG: right, then down, earns 1. The observation is one-hot.
 
     Args:

@@ -50,7 +50,7 @@ def image_shape(env: Env, who: str) -> tuple[int, int, int]:
     space = env.observation_space
     if not is_image(space) or space.shape is None or len(space.shape) != 3:
         raise ConfigError(f"{who} needs pixels (a uint8 Box of three axes); the env's observation is {space}")
-    return space.shape  # type: ignore[return-value]
+    return space.shape
 
 
 class ChannelsFirst(ObsWrapper):
@@ -277,7 +277,7 @@ class TimeInObs(gymnasium.Wrapper[Any, Any, Any, Any]):
         space = env.observation_space
         if not limits or not isinstance(space, spaces.Box) or len(space.shape) != 1:
             raise ConfigError("TimeAware needs a flat Box observation and a time limit (max_episode_steps)")
-        self.limit = limits[0]._max_episode_steps
+        self.limit = wrapped_limit(limits[0])
         self.elapsed = 0
         low, high = np.append(space.low, 0.0), np.append(space.high, 1.0)
         self.observation_space = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
@@ -294,6 +294,11 @@ class TimeInObs(gymnasium.Wrapper[Any, Any, Any, Any]):
         obs, reward, terminated, truncated, info = self.env.step(action)
         self.elapsed += info.get("env_steps", 1)
         return self._append(obs), reward, terminated, truncated, info
+
+
+def wrapped_limit(layer: gymnasium.wrappers.TimeLimit[Any, Any]) -> int:
+    """Its `spec` would tell too, where the env below has one."""
+    return layer._max_episode_steps
 
 
 def has_lives(env: Env) -> bool:

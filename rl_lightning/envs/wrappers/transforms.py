@@ -107,10 +107,6 @@ class ActionRepeat(Transform):
         return env_wrappers.RepeatedAction(env, self.steps, self.max_pool)
 
 
-class Skip(ActionRepeat):
-    """Another name of ActionRepeat."""
-
-
 class ClipReward(Transform):
     """Rewards become their sign; the recorded return stays raw."""
 

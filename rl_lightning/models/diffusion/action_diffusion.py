@@ -24,13 +24,6 @@ def drawn_share(rows: Tensor, power: float) -> Tensor:
     return torch.rand(len(rows), device=rows.device) ** power
 
 
-def average_share(updates: int, decay: float, power: float | None) -> float:
-    """Share of the new weights that a running average takes; with a power it begins as a copy and slows down."""
-    if power is not None:
-        decay = min(decay, 1.0 - (1.0 + updates) ** -power)
-    return 1.0 - decay
-
-
 class ActionDiffusion(nn.Module):
     """Actions as a data set has them, given an observation.
 
@@ -83,7 +76,7 @@ class ActionDiffusion(nn.Module):
 
         def eps(x: Tensor, time: float) -> Tensor:
             found = self.net(x.to(dtype), torch.full((1, 1), time, device=x.device), cond)
-            return found.to(x.dtype)  # type: ignore[no-any-return]
+            return found.to(x.dtype)
 
         return eps
 

@@ -72,7 +72,7 @@ class ChunkDiffusion(nn.Module):
         self.obs_shape, self.schedule = tuple(obs_shape), schedule
         self.event = (horizon, action_dim)
         self.encoder: nn.Module | None = None if encoder is None else encoder.build(self.obs_shape)
-        width = math.prod(obs_shape) if self.encoder is None else int(self.encoder.out_dim)  # type: ignore[arg-type]
+        width = math.prod(obs_shape) if self.encoder is None else int(self.encoder.out_dim)
         self.obs_norm: nn.Module = MinMax(width) if self.encoder is None else nn.Identity()
         self.action_norm = MinMax(action_dim)
         self.net = denoiser.build(self.event, obs_steps * width)
@@ -89,8 +89,8 @@ class ChunkDiffusion(nn.Module):
 
     def condition(self, obs: Tensor) -> Tensor:  # [B, T, *O] -> [B, T * F]
         if self.encoder is not None:
-            return self.encoder(obs).flatten(1)  # type: ignore[no-any-return]
-        return self.obs_norm(obs.flatten(2)).flatten(1)  # type: ignore[no-any-return]
+            return self.encoder(obs).flatten(1)
+        return self.obs_norm(obs.flatten(2)).flatten(1)
 
     def loss(self, obs: Tensor, action: Tensor, share: Tensor, noise: Tensor) -> Tensor:
         time = self.schedule.draw(share)
@@ -104,7 +104,7 @@ class ChunkDiffusion(nn.Module):
         cond = self.condition(obs)
 
         def eps(x: Tensor, time: float) -> Tensor:
-            return self.net(x, torch.full((1,), time, device=x.device), cond)  # type: ignore[no-any-return]
+            return self.net(x, torch.full((1,), time, device=x.device), cond)
 
         def fresh(like: Tensor) -> Tensor:
             return standard_noise(like.shape, generator, like)

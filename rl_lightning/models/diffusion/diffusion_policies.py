@@ -156,17 +156,17 @@ def guided_actions(
 
     def gradient(x: Tensor, time: float) -> Tensor:
         at = torch.full((1, 1), time, device=x.device)
-        return guide.gradient(x.to(dtype), at, seen).to(x.dtype)  # type: ignore[no-any-return]
+        return guide.gradient(x.to(dtype), at, seen).to(x.dtype)
 
     lean = partial(guided, gradient=gradient, scale=scale, schedule=behavior.schedule)
-    return behavior.sample(obs, count, moves, generator, clip, lean).clamp(-1.0, 1.0)  # type: ignore[no-any-return]
+    return behavior.sample(obs, count, moves, generator, clip, lean).clamp(-1.0, 1.0)
 
 
 def judged(critic: nn.Module, norm: nn.Module, obs: Tensor, action: Tensor) -> Tensor:
     """What critics think of candidates.  [B, O], [B, K, A] -> [E, B, K]"""
     seen = norm(obs).unsqueeze(1).expand(-1, action.shape[1], -1)
     found = critic(seen.flatten(0, 1), action.flatten(0, 1))
-    return found.reshape(-1, *action.shape[:2])  # type: ignore[no-any-return]
+    return found.reshape(-1, *action.shape[:2])
 
 
 def picked(action: Tensor, chosen: Tensor) -> Tensor:

@@ -72,10 +72,23 @@ class EnsembleStdPenalty(Penalty):
 
 
 class DensityPenalty(Penalty):
-    """Base of the penalties by density: a function of how far a row's score lies below the threshold."""
+    """Base of the penalties by density: a function of how far a row's score lies below the threshold.
+
+    Args:
+        density: Product of a density stage.
+        percentile: Percentage of held-out rows that lie below the threshold.
+        scale: What a score is measured in: standard deviations of held-out scores, or nats.
+        slope: What a shortfall is multiplied by before it is weighed.
+        cap: Largest weight of a step.
+    """
 
     def __init__(
-        self, density: str, percentile: float, scale: Literal["std", "nats"], slope: float, cap: float
+        self,
+        density: str,
+        percentile: float = 1.0,
+        scale: Literal["std", "nats"] = "std",
+        slope: float = 1.0,
+        cap: float = 5.0,
     ) -> None:
         if not 0.0 <= percentile <= 100.0:
             raise ConfigError(f"percentile is {percentile}; it lies between 0 and 100")
@@ -121,22 +134,8 @@ class LinearPenalty(DensityPenalty):
     """Grows evenly below the threshold, up to the cap.
 
     Args:
-        density: Product of a density stage.
-        percentile: Percentage of held-out rows that lie below the threshold.
-        scale: What a score is measured in: standard deviations of held-out scores, or nats.
         slope: Weight of a row one unit below the threshold.
-        cap: Largest weight of a step.
     """
-
-    def __init__(
-        self,
-        density: str,
-        percentile: float = 1.0,
-        scale: Literal["std", "nats"] = "std",
-        slope: float = 1.0,
-        cap: float = 5.0,
-    ) -> None:
-        super().__init__(density, percentile, scale, slope, cap)
 
     def weigh(self, u: Tensor) -> Tensor:
         return weigh.linear_penalty(u, self.cap)
@@ -146,22 +145,9 @@ class InversePenalty(DensityPenalty):
     """The inverse likelihood of a row, relative to the threshold's, less 1.
 
     Args:
-        density: Product of a density stage.
-        percentile: Percentage of held-out rows that lie below the threshold.
-        scale: What a score is measured in: standard deviations of held-out scores, or nats.
         slope: Exponent of the ratio.
         cap: Largest ratio; the weight is at most 1 less.
     """
-
-    def __init__(
-        self,
-        density: str,
-        percentile: float = 1.0,
-        scale: Literal["std", "nats"] = "std",
-        slope: float = 1.0,
-        cap: float = 5.0,
-    ) -> None:
-        super().__init__(density, percentile, scale, slope, cap)
 
     def weigh(self, u: Tensor) -> Tensor:
         return weigh.inverse_penalty(u, self.cap)
@@ -171,22 +157,8 @@ class ExponentialPenalty(DensityPenalty):
     """Grows exponentially below the threshold, up to the cap.
 
     Args:
-        density: Product of a density stage.
-        percentile: Percentage of held-out rows that lie below the threshold.
-        scale: What a score is measured in: standard deviations of held-out scores, or nats.
         slope: Rate of the growth.
-        cap: Largest weight of a step.
     """
-
-    def __init__(
-        self,
-        density: str,
-        percentile: float = 1.0,
-        scale: Literal["std", "nats"] = "std",
-        slope: float = 1.0,
-        cap: float = 5.0,
-    ) -> None:
-        super().__init__(density, percentile, scale, slope, cap)
 
     def weigh(self, u: Tensor) -> Tensor:
         return weigh.exponential_penalty(u, self.cap)
@@ -196,22 +168,8 @@ class TanhPenalty(DensityPenalty):
     """Grows below the threshold and levels off at 1; GORMPO's own is `scale: nats, slope: 0.1`.
 
     Args:
-        density: Product of a density stage.
-        percentile: Percentage of held-out rows that lie below the threshold.
-        scale: What a score is measured in: standard deviations of held-out scores, or nats.
         slope: How steeply the weight begins to grow.
-        cap: Largest weight of a step.
     """
-
-    def __init__(
-        self,
-        density: str,
-        percentile: float = 1.0,
-        scale: Literal["std", "nats"] = "std",
-        slope: float = 1.0,
-        cap: float = 1.0,
-    ) -> None:
-        super().__init__(density, percentile, scale, slope, cap)
 
     def weigh(self, u: Tensor) -> Tensor:
         return weigh.tanh_penalty(u, self.cap)
@@ -221,22 +179,8 @@ class SoftplusPenalty(DensityPenalty):
     """A smooth linear penalty; rows inside pay a little too.
 
     Args:
-        density: Product of a density stage.
-        percentile: Percentage of held-out rows that lie below the threshold.
-        scale: What a score is measured in: standard deviations of held-out scores, or nats.
         slope: Weight added per unit far below the threshold.
-        cap: Largest weight of a step.
     """
-
-    def __init__(
-        self,
-        density: str,
-        percentile: float = 1.0,
-        scale: Literal["std", "nats"] = "std",
-        slope: float = 1.0,
-        cap: float = 5.0,
-    ) -> None:
-        super().__init__(density, percentile, scale, slope, cap)
 
     def weigh(self, u: Tensor) -> Tensor:
         return weigh.softplus_penalty(u, self.cap)

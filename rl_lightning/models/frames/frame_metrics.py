@@ -21,15 +21,13 @@ def pieces(windows: FrameWindow, size: int = CHUNK) -> list[FrameWindow]:
 
 
 @torch.no_grad()
-def roll(
-    world: FrameWorld, window: FrameWindow, length: int, generator: torch.Generator | None = None
-) -> Tensor:
+def roll(world: FrameWorld, window: FrameWindow, length: int) -> Tensor:
     """Frames that the world sees by itself along the true actions.  -> [B, length, C, H, W]"""
     stack = window.stack
     state = world.recall(window.past_stack, window.past_action, window.past_valid)
     frames = []
     for t in range(length):
-        found = world.features(stack, window.action[:, t], state, generator=generator)
+        found = world.features(stack, window.action[:, t], state)
         frame = world.likeliest(found)
         frames.append(frame)
         stack, state = world.push(stack, frame), world.next_state(state, found)

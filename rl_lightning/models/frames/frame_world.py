@@ -38,7 +38,7 @@ class EndNet(nn.Module):
         self.hidden, self.out = nn.Conv2d(width, width, 1), nn.Conv2d(width, 1, 1)
 
     def forward(self, fin: Tensor) -> Tensor:  # [B, W, H, W] -> logits [B]
-        return self.out(self.hidden(fin).relu()).amax((1, 2, 3))  # type: ignore[no-any-return]
+        return self.out(self.hidden(fin).relu()).amax((1, 2, 3))
 
 
 class FrameWorld(nn.Module):
@@ -97,7 +97,7 @@ class FrameWorld(nn.Module):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
         if self.seen is not None:  # weights of before it was noted which colours were seen
             state_dict.setdefault(prefix + "seen", self.seen)
-        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def for_imagining(self, half: bool = False) -> FrameWorld:
         """Frozen, with weights as convolutions read them fastest, and with `half` in bfloat16. In training they stay as
@@ -126,7 +126,7 @@ class FrameWorld(nn.Module):
         if self.embedding is None:
             return standardize(stack.float().div_(255.0)).contiguous(memory_format=torch.channels_last)
         rows = self.embedding(stack.permute(0, 2, 3, 1).int()).flatten(3)  # channels last as it is
-        return rows.permute(0, 3, 1, 2)  # type: ignore[no-any-return]
+        return rows.permute(0, 3, 1, 2)
 
     def features(
         self, stack: Tensor, action: Tensor, state: Tensor | None = None, target: Tensor | None = None,
@@ -139,9 +139,9 @@ class FrameWorld(nn.Module):
             planes = torch.cat([planes, given.to(planes.dtype)], 1)
         if target is None:
             use = float(self.net.bits > 0 and float(self.certain) >= 0.5)
-            return self.net(planes, action, None, 1.0, use, generator)  # type: ignore[no-any-return]
+            return self.net(planes, action, None, 1.0, use, generator)
         sure = float(self.certain) if certain is None else certain
-        return self.net(planes, action, self.planes(target), sure, BITS_USED * sure, None)  # type: ignore[no-any-return]
+        return self.net(planes, action, self.planes(target), sure, BITS_USED * sure, None)
 
     def first_state(self, count: int) -> Tensor:
         _, height, width = self.frame_shape

@@ -146,7 +146,7 @@ class SimplexModel(LatentModel):
         self.register_buffer("bins", two_hot_bins(bins, LIMIT, exponential=False))
 
     def encode(self, obs: Tensor) -> Tensor:
-        return self.encoder(obs)  # type: ignore[no-any-return]
+        return self.encoder(obs)
 
     def number(self, logits: Tensor) -> Tensor:  # [..., bins] -> [...]
         return symexp(two_hot_mean(logits, self.bins))

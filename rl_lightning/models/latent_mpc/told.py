@@ -49,7 +49,7 @@ class PlainModel(LatentModel):
         self.q = TwinValues(both, hidden)
 
     def encode(self, obs: Tensor) -> Tensor:
-        return self.encoder(obs)  # type: ignore[no-any-return]
+        return self.encoder(obs)
 
     def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         both = torch.cat((latent, action), -1)
@@ -62,7 +62,7 @@ class PlainModel(LatentModel):
 
     def propose(self, latent: Tensor, generator: torch.Generator) -> Tensor:
         shape = (*latent.shape[:-1], self.policy[-1].out_features)
-        return self.choose(latent, standard_noise(shape, generator, latent))  # type: ignore[arg-type]
+        return self.choose(latent, standard_noise(shape, generator, latent))
 
     def worth(self, latent: Tensor, generator: torch.Generator) -> Tensor:
         """The lower of both value functions."""

@@ -82,7 +82,7 @@ class ImageVAE(nn.Module):
         return Posterior(self.mean(features), self.log_var(features))
 
     def decode(self, code: Tensor) -> Tensor:  # [B, Z] -> [B, C, 64, 64] in [0, 1]
-        return self.decoder(self.unfold(code)[:, :, None, None])  # type: ignore[no-any-return]
+        return self.decoder(self.unfold(code)[:, :, None, None])
 
     @torch.no_grad()
     def encode_all(self, frames: Tensor) -> Posterior:

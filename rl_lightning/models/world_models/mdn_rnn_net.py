@@ -84,13 +84,13 @@ class MDNRNNNet(nn.Module):
         inputs = torch.cat((code, action), -1)
         weights = [self.w_in, self.w_hidden, self.bias, self.no_bias]
         state = [part.unsqueeze(0) for part in carry]
-        out, h, c = torch._VF.lstm(inputs, state, weights, True, 1, 0.0, False, False, True)  # type: ignore[attr-defined]
+        out, h, c = torch.lstm(inputs, state, weights, True, 1, 0.0, False, False, True)
         return out, (h[0], c[0])
 
     def step(self, code: Tensor, action: Tensor, carry: Carry) -> Carry:
         """The state after one step of B rows."""
         inputs = torch.cat((code, action), -1)
-        return torch._VF.lstm_cell(inputs, list(carry), self.w_in, self.w_hidden, self.bias, self.no_bias)  # type: ignore[attr-defined,no-any-return]
+        return torch.lstm_cell(inputs, list(carry), self.w_in, self.w_hidden, self.bias, self.no_bias)
 
     def predict(self, hidden: Tensor) -> Prediction:  # [..., H]
         logits, mean, log_std, *more = self.head(hidden).split(self.widths, -1)

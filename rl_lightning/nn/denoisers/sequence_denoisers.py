@@ -43,7 +43,7 @@ class FilmBlock(nn.Module):
 
     def forward(self, x: Tensor, known: Tensor) -> Tensor:  # [B, I, H], [B, C] -> [B, O, H]
         scale, shift = self.film(known).unsqueeze(-1).chunk(2, 1)
-        return self.around(x) + self.second(torch.addcmul(shift, self.first(x), 1.0 + scale))  # type: ignore[no-any-return]
+        return self.around(x) + self.second(torch.addcmul(shift, self.first(x), 1.0 + scale))
 
 
 class UNetDenoiserNet(DenoiserNet):
@@ -95,11 +95,11 @@ class UNetDenoiserNet(DenoiserNet):
         h = self._twice(self.middle, h, known)
         for level, widen in zip(self.up, self.widen, strict=True):
             h = widen(self._twice(level, torch.cat((h, kept.pop()), 1), known))
-        return self.last(h).transpose(-1, -2).reshape(x.shape)  # type: ignore[no-any-return]
+        return self.last(h).transpose(-1, -2).reshape(x.shape)
 
     def _twice(self, level: Any, h: Tensor, known: Tensor) -> Tensor:
         first, second = level
-        return second(first(h, known), known)  # type: ignore[no-any-return]
+        return second(first(h, known), known)
 
 
 class UNetDenoiser(Denoiser):
@@ -162,7 +162,7 @@ class TransformerDenoiserNet(DenoiserNet):
         rows, time, known = as_batch(x, t, cond)
         memory = torch.stack((self.time(time), self.cond(known)), 1) + self.place
         h = self.decoder(self.enter(rows) + self.position, memory, tgt_mask=self.mask)
-        return self.last(h).reshape(x.shape)  # type: ignore[no-any-return]
+        return self.last(h).reshape(x.shape)
 
 
 class TransformerDenoiser(Denoiser):

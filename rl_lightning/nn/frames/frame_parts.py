@@ -103,7 +103,7 @@ class Doubling(nn.ConvTranspose2d):
 
     def prepare(self) -> None:
         """For imagining with weights that no longer change, on a CPU."""
-        if any(self.output_padding) and self.weight.device.type == "cpu":  # type: ignore[arg-type]
+        if any(self.output_padding) and self.weight.device.type == "cpu":
             kernel = self.weight.detach().transpose(0, 1).flip(2, 3)
             parts = [kernel[:, :, row::2, column::2] for row in (0, 1) for column in (0, 1)]
             self.quarters = [part.contiguous(memory_format=torch.channels_last) for part in parts]
@@ -151,7 +151,7 @@ class MeanAttention(nn.Module):
         weight = self.maps(x).flatten(2).softmax(-1)  # [B, heads, HW], each head over all of space
         flat = x.flatten(2)
         means = torch.cat([weight @ flat.transpose(1, 2), flat.mean(-1)[:, None]], 1)
-        return self.out(means.flatten(1))  # type: ignore[no-any-return]
+        return self.out(means.flatten(1))
 
 
 def halving(size: int, levels: int) -> list[int]:

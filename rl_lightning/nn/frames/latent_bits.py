@@ -67,7 +67,7 @@ class BitsPosterior(nn.Module):
         x = self.first(x)
         seen = self.attend_first(x)
         x = self.second(F.relu(x))
-        return self.out(torch.cat([seen, self.attend_second(x)], 1))  # type: ignore[no-any-return]
+        return self.out(torch.cat([seen, self.attend_second(x)], 1))
 
 
 class BitsPredictor(nn.Module):

@@ -34,7 +34,7 @@ class Down(nn.Module):
         self.conv, self.norm = nn.Conv2d(channels, out, 4, 2, 1), make_norm(norm, out)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(F.relu(self.conv(self.timing(self.drop(x)))))  # type: ignore[no-any-return]
+        return self.norm(F.relu(self.conv(self.timing(self.drop(x)))))
 
 
 class Up(nn.Module):
@@ -51,7 +51,7 @@ class Up(nn.Module):
 
     def forward(self, x: Tensor, skip: Tensor, action: Tensor) -> Tensor:
         x = F.relu(self.conv(self.inject(self.drop(x), action))) + skip
-        return self.timing(self.norm(x))  # type: ignore[no-any-return]
+        return self.timing(self.norm(x))
 
 
 class Middle(nn.Module):

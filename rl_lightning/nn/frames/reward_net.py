@@ -43,7 +43,7 @@ class MeanRewardNet(RewardNet):
 
     def forward(self, mid: Tensor, fin: Tensor) -> Tensor:
         means = torch.cat([mid.mean((-2, -1)), fin.mean((-2, -1))], 1)
-        return self.out(F.relu(self.hidden(means)))  # type: ignore[no-any-return]
+        return self.out(F.relu(self.hidden(means)))
 
 
 class SpatialRewardNet(RewardNet):
@@ -73,7 +73,7 @@ class SpatialRewardNet(RewardNet):
         for conv in self.convs:
             x = self.norm(F.relu(conv(self.drop(x))))
         both = torch.cat([self.from_mid(mid), x], 1).flatten(1)
-        return self.out(F.relu(self.hidden(both)))  # type: ignore[no-any-return]
+        return self.out(F.relu(self.hidden(both)))
 
 
 HEADS: dict[str, type[RewardNet]] = {"spatial": SpatialRewardNet, "mean": MeanRewardNet}

@@ -14,7 +14,7 @@ from rl_lightning.datasets import check_env, load_dataset
 from rl_lightning.envs.make import make_env, make_envs
 from rl_lightning.envs.spaces import ActionEncoder
 from rl_lightning.errors import ConfigError, DataError
-from rl_lightning.io.atomic import atomic_open
+from rl_lightning.io.atomic import atomic_open, file_of_user
 from rl_lightning.rollout.evaluate import StepCap
 from rl_lightning.runs.agents.agent import Agent
 from rl_lightning.types import EnvSpec, Transitions
@@ -82,7 +82,7 @@ def predict_dataset(model: Any, data: Any, source: str) -> dict[str, np.ndarray]
     ones = torch.ones_like(rows.reward)
     terminated, index = rows.terminated.float(), torch.arange(len(ones))
     batch = Transitions(rows.obs, rows.action, rows.reward, rows.next_obs, terminated, ones, ones, index)
-    return model.eval().predict_rows(batch)  # type: ignore[no-any-return]
+    return model.eval().predict_rows(batch)
 
 
 def for_rows(
@@ -196,10 +196,6 @@ def action_codec(data: Any) -> ActionEncoder:
 def write_predictions(arrays: dict[str, np.ndarray], path: Path) -> Path:
     """An .npz, renamed into place when it is whole."""
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_open(path) as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from None
+    with file_of_user(path), atomic_open(path) as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     return path

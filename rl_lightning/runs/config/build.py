@@ -140,7 +140,7 @@ class RLCLI(LightningCLI):
             self.config = parser.parse_args(words)
         except (argparse.ArgumentError, TypeError, ValueError, KeyError) as error:
             message = error.message if isinstance(error, argparse.ArgumentError) else str(error)
-            options = [action.dest for action in parser._actions]
+            options = list(parser.get_defaults(skip_validation=True).keys(branches=True))
             line = explain(message, {"model": RLModule, "data": RLData}, options)
             raise ConfigError(line) from error
         check_seed(self.config.seed_everything)

@@ -87,7 +87,7 @@ def find(name: str) -> Entry | None:
     return None
 
 
-BASES = ("PolicyModule", "ModelModule")
+BASES = ("PolicyModule", "ModelModule", "EMAModule")
 
 
 def algorithms() -> list[Entry]:
@@ -185,16 +185,7 @@ def _field_default(value: ast.expr | None) -> str | None:
 
 def argument_docs(docstring: str) -> dict[str, str]:
     """The `Args:` section of a Google-style docstring: name -> text on one line."""
-    section = re.search(r"^Args:\n((?:[ \t]+.*\n?|\n)+)", docstring, re.MULTILINE)
-    if not section:
-        return {}
-    docs: dict[str, str] = {}
-    name = ""
-    for line in section.group(1).splitlines():
-        start = re.match(r"\s{1,4}(\w+)(?:\s*\([^)]*\))?:\s*(.*)", line)
-        if start:
-            name = start.group(1)
-            docs[name] = start.group(2).strip()
-        elif name and line.strip():
-            docs[name] += " " + line.strip()
-    return docs
+    from docstring_parser import DocstringStyle, parse
+
+    params = parse(docstring, DocstringStyle.GOOGLE).params
+    return {param.arg_name: " ".join((param.description or "").split()) for param in params}

@@ -84,13 +84,6 @@ def config_roots() -> list[Path]:
     return [root for root in (*roots, PACKAGE / "_configs") if root.is_dir()]
 
 
-def shelf_roots() -> list[Path]:
-    """Where published policies are, by the same rule."""
-    checkout = PACKAGE.parent
-    roots = [checkout / "checkpoints"] if (checkout / "pyproject.toml").is_file() else []
-    return [root for root in (*roots, PACKAGE / "_checkpoints") if root.is_dir()]
-
-
 def shipped() -> dict[str, Path]:
     """Every shipped config by name."""
     found: dict[str, Path] = {}

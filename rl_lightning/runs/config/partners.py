@@ -24,7 +24,7 @@ def check_classes(model: Any, data: Any) -> None:
 
 def _class(path: str) -> type:
     module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+    return getattr(importlib.import_module(module), name)
 
 
 def _example(algorithm: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import json
 import re
@@ -13,6 +12,7 @@ from typing import Any
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.redaction import REDACTED, redact, redact_words
+from rl_lightning.runs.store.names import did_you_mean
 
 Config = dict[str, Any]
 STAGE_KEYS = ("name", "config", "takes", "once", "continues", "budget_by_cycle", "product", "set")
@@ -101,9 +101,9 @@ def choose(jobs: list[Job], begin: str | None, only: str | None) -> list[Job]:
     names = list(dict.fromkeys([job.key for job in jobs] + [job.stage for job in jobs]))
     for given in (begin, only):
         if given is not None and given not in names:
-            close = difflib.get_close_matches(given, names, 1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            raise ConfigError(f"no stage '{given}'; there are {', '.join(names)}{hint}")
+            raise ConfigError(
+                f"no stage '{given}'; there are {', '.join(names)}{did_you_mean(given, names, 1)}"
+            )
     if only is not None:
         return [job for job in jobs if only in (job.key, job.stage)]
     start = 0 if begin is None else next(i for i, job in enumerate(jobs) if begin in (job.key, job.stage))
@@ -120,8 +120,7 @@ def _check_stages(pipeline: Config) -> list[Config]:
             raise ConfigError(f"stages[{i}] needs a name and a config")
         for key in stage:
             if key not in STAGE_KEYS:
-                close = difflib.get_close_matches(key, STAGE_KEYS, 1)
-                hint = f"; did you mean '{close[0]}'?" if close else f" (allowed: {', '.join(STAGE_KEYS)})"
+                hint = did_you_mean(str(key), STAGE_KEYS, 1) or f" (allowed: {', '.join(STAGE_KEYS)})"
                 raise ConfigError(f"stages[{i}] has no key '{key}'{hint}")
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", str(stage["name"])):
             raise ConfigError(f"stages[{i}].name is {stage['name']!r}; use letters, digits and _")
@@ -153,8 +152,7 @@ def _source(stage: Config, dotted: str, source: Any, newest: dict[str, str]) -> 
         return newest[source]
     if "/" in str(source) or "." in str(source):
         return str(source)
-    close = difflib.get_close_matches(str(source), newest, 1)
-    hint = f"; did you mean '{close[0]}'?" if close else ""
+    hint = did_you_mean(str(source), newest, 1)
     raise ConfigError(
         f"stage {stage['name']} takes '{source}' for {dotted}, and no stage before it has that name{hint}"
     )

@@ -1,11 +1,12 @@
-"""Rows of the contracts: Dreamer v1, v2, v3 and PlaNet, at sizes that learn in seconds."""
+"""Rows for Dreamer v1, v2, v3 and PlaNet, at sizes that learn in seconds."""
 
 from functools import partial
 from typing import Any
 
+from contracts.case import LAKE, TARGET, Case, Toy, env
+
 from rl_lightning.algorithms import Dreamer, PlaNet
 from rl_lightning.datamodules import SequenceData
-from rl_lightning.envs.make import EnvConfig
 from rl_lightning.functional.imagined_returns import StateReturns
 from rl_lightning.models.rssm.decoders import ConvDecoder, MLPDecoder
 from rl_lightning.models.rssm.encoders import ConvEncoder, MLPEncoder
@@ -100,8 +101,7 @@ def dreamer(version: int, discrete: bool = True, **parts: Any) -> Any:
     return partial(Dreamer, **{"world": world(version), **shared, **own, **parts})
 
 
-LAKE = EnvConfig("rl/FrozenLake2x2-v0")
-PICTURES = EnvConfig("rl/Catch-v0", {"rows": 8, "columns": 8})
+PICTURES = env("rl/Catch-v0", rows=8, columns=8)
 windows = partial(
     SequenceData,
     num_envs=4,
@@ -112,57 +112,62 @@ windows = partial(
     train_every=4,
     train_ratio=32.0,
 )
-THREE = (("world.",), ("actor.",), ("critic.",))
-SLOW: dict[str, Any] = {"slow": ("critic_slow.",)}
-SCALED = {**SLOW, "counters": ("updates", "scale.range")}
 CONV = {
     "encoder": ConvEncoder(4, [1, 2], "layer", "silu"),
     "decoder": ConvDecoder(4, [2, 1], True, 1.0, "layer", "silu"),
 }
 
-ROWS: list[dict[str, Any]] = [
-    {
-        "name": "dreamer-v1", "data": partial(windows, env=LAKE, pretrain=5), "model": dreamer(1),
-        "optimizers": THREE, "env_steps": 1300, "score": 0.95, **SLOW, "counters": ("updates",),
-    },
-    {
-        "name": "dreamer-v2", "data": partial(windows, env=LAKE, pretrain=20), "model": dreamer(2),
-        "optimizers": THREE, "env_steps": 1400, "score": 0.95, **SLOW, "counters": ("updates",),
-    },
-    {
-        "name": "dreamer-v3", "data": partial(windows, env=LAKE, pretrain=5), "model": dreamer(3),
-        "optimizers": THREE, "env_steps": 1200, "score": 0.95, **SCALED,
-    },
-    {
-        "name": "dreamer-v3-pixels-latents",
-        "data": partial(
+LEARNS: dict[str, Any] = {
+    "optimizers": (("world.",), ("actor.",), ("critic.",)), "targets": ("critic_slow.",), "counters": ("updates",),
+    "length": 192, "waits": 4, "copies": 5,
+}  # fmt: skip
+SCALED = {**LEARNS, "counters": ("updates", "scale.range"), "waits": 18}
+
+CASES = [
+    Case("dreamer-v1", partial(windows, env=LAKE, pretrain=5), dreamer(1), toy=Toy(1300, 0.95), **LEARNS),
+    Case(
+        "dreamer-v2",
+        partial(windows, env=LAKE, pretrain=20),
+        dreamer(2),
+        toy=Toy(1400, 0.95),
+        **{**LEARNS, "waits": 5},
+    ),
+    Case("dreamer-v3", partial(windows, env=LAKE, pretrain=5), dreamer(3), toy=Toy(1200, 0.95), **SCALED),
+    Case(
+        "dreamer-v3-pixels-latents",
+        partial(
             windows, env=PICTURES, pretrain=4, burn_in=2, store_latents=True, batch_size=4,
             buffer=SequenceReplay(400, PrioritizedWindows()), train_ratio=4.0,
         ),
-        "model": dreamer(3, world=world(3, **CONV)),
-        "optimizers": THREE, "env_steps": 400, "score": None, **SCALED,
-    },
-    {
-        "name": "dreamer-v1-continuous",
-        "data": partial(windows, env=EnvConfig("tests/Target-v0"), pretrain=4, train_ratio=8.0),
-        "model": dreamer(1, discrete=False), "optimizers": THREE, "env_steps": 400, "score": None,
-        **SLOW, "counters": ("updates",),
-    },
-    {
-        "name": "dreamer-v2-mix",
-        "data": partial(windows, env=EnvConfig("tests/Target-v0"), pretrain=20, train_ratio=8.0),
-        "model": dreamer(2, discrete=False), "optimizers": THREE, "env_steps": 400, "score": None,
-        **SLOW, "counters": ("updates",),
-    },
-    {
-        "name": "dreamer-v3-multi-discrete",
-        "data": partial(windows, env=EnvConfig("tests/Match-v0"), pretrain=4, train_ratio=8.0),
-        "model": dreamer(3), "optimizers": THREE, "env_steps": 400, "score": None, **SCALED,
-    },
-    {
-        "name": "planet",
-        "data": partial(windows, env=EnvConfig("tests/Target-v0"), pretrain=3, train_ratio=8.0),
-        "model": partial(PlaNet, world=world(1), planner=CEM(3, 16, 4, 2, noise=0.3)),
-        "optimizers": (("world.",),), "env_steps": 400, "score": None,
-    },
+        dreamer(3, world=world(3, **CONV)),
+        **{**SCALED, "waits": 19},
+    ),
+    Case(
+        "dreamer-v1-continuous",
+        partial(windows, env=TARGET, pretrain=4, train_ratio=8.0),
+        dreamer(1, discrete=False),
+        **LEARNS,
+    ),
+    Case(
+        "dreamer-v2-mix",
+        partial(windows, env=TARGET, pretrain=20, train_ratio=8.0),
+        dreamer(2, discrete=False),
+        **{**LEARNS, "waits": 5},
+    ),
+    Case(
+        "dreamer-v3-multi-discrete",
+        partial(windows, env=env("tests/Match-v0"), pretrain=4, train_ratio=8.0),
+        dreamer(3),
+        **SCALED,
+    ),
+    Case(
+        "planet",
+        partial(windows, env=TARGET, pretrain=3, train_ratio=8.0),
+        partial(PlaNet, world=world(1), planner=CEM(3, 16, 4, 2, noise=0.3)),
+        optimizers=(("world.",),),
+        length=192,
+        onnx=False,
+        waits=2,
+        copies=5,
+    ),
 ]  # fmt: skip

@@ -1,15 +1,12 @@
-"""Rows for what is learned from frames: a world, its reward head, and agents inside it. Budgets are updates here."""
+"""Rows for what is learned from frames: a world, its reward head, and agents inside it."""
 
-import atexit
-import json
-import shutil
-import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from contracts.cases import Case, env
-from safetensors.torch import save_file
+from contracts.artifacts import FOLDER, product
+from contracts.case import Case, env
 
 from rl_lightning.algorithms import DQN, PPO, NextFrame, RandomPolicy, RewardHead
 from rl_lightning.behaviors.random_actor import random_actor
@@ -24,8 +21,6 @@ from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.collect import Collector
 
-FOLDER = Path(tempfile.mkdtemp(prefix="rl-frame-cases-"))
-atexit.register(shutil.rmtree, FOLDER, True)
 SMALL = env("rl/Catch-v0", Indexed(), Stack(2), rows=5, columns=5)
 RECIPE = partial(
     NextFramePredictor,
@@ -57,28 +52,32 @@ def frames_product(folder: Path, config: EnvConfig = SMALL, steps: int = 200) ->
 
 def world_product(folder: Path, config: EnvConfig = SMALL, **more) -> str:
     """What a stage that learned a (very poor) world leaves."""
-    folder.mkdir(parents=True)
     torch.manual_seed(0)
     world = RECIPE(reward_head="spatial", ends=True, **more).build(make_envs(config, 1).env_spec)
     world.certain.fill_(1.0)
-    save_file(
-        {name: value.contiguous() for name, value in world.state_dict().items()},
-        folder / "weights.safetensors",
-    )
-    (folder / "product.json").write_text(json.dumps({"provides": {"world": world.provided("")._asdict()}}))
-    return str(folder)
+    return product(folder, {"world": (world, world.provided(""))})
 
 
-FRAMES = frames_product(FOLDER / "collect")
-WORLD, REMEMBERS = world_product(FOLDER / "world"), world_product(FOLDER / "remembers", state_size=2)
+FRAMES = frames_product(FOLDER / "frames")
+WORLD = world_product(FOLDER / "frame-world")
+REMEMBERS = world_product(FOLDER / "frame-world-remembers", state_size=2)
 AGENT = {"network": PaletteCNN([0, 128, 255], [6], [3], [1], hidden=16)}
 given = {"env": SMALL, "frames": FRAMES}
 dream = {**given, "world": WORLD, "num_envs": 4, "horizon": 5}
 
-WORLDS = [
+within = partial(FrameWindows, **given, length=3, batch_size=4, updates_per_block=4)
+LEARNS: dict[str, Any] = {
+    "optimizers": (("world.",),), "counters": ("gradient_steps", "world.certain"), "length": 32,
+    # on frames this small attention looks at a single place
+    "still": ("maps.weight", "maps.bias"),
+}  # fmt: skip
+REWARDS: dict[str, Any] = {"optimizers": (("head.",),), "length": 32}
+SHARED: dict[str, Any] = {"optimizers": (("torso.", "policy.", "value."),), "length": 24, "waits": 4}
+
+CASES = [
     Case(
         "next-frame",
-        partial(FrameWindows, **given, length=3, batch_size=4, updates_per_block=4),
+        within,
         partial(
             NextFrame,
             network=RECIPE(reward_head="spatial", ends=True),
@@ -86,16 +85,12 @@ WORLDS = [
             checked=16,
             reward_loss="cbf",
         ),
-        (("world.",),),
-        104,
-        None,
-        counters=("gradient_steps", "world.certain"),
+        **LEARNS,
+        waits=519,
     ),
     Case(
         "next-frame-remembers",
-        partial(
-            FrameWindows, **given, length=3, batch_size=4, updates_per_block=4, turning=0.5, rare_share=0.05
-        ),
+        partial(within, turning=0.5, rare_share=0.05),
         partial(
             NextFrame,
             network=RECIPE(reward_head="mean", state_size=2),
@@ -104,29 +99,23 @@ WORLDS = [
             rare_weight=3.0,
             rare_share=0.05,
         ),
-        (("world.",),),
-        104,
-        None,
-        counters=("gradient_steps", "world.certain"),
+        **LEARNS,
+        waits=472,
     ),
     Case(
         "reward-head",
         partial(RewardSteps, **given, batch_size=8, updates_per_block=8),
         partial(RewardHead, world=WORLD, checked=50),
-        (("head.",),),
-        104,
-        None,
+        **REWARDS,
+        waits=22,
     ),
     Case(
         "reward-head-remembers",
         partial(RewardSteps, **given, batch_size=8, updates_per_block=8),
         partial(RewardHead, world=REMEMBERS, checked=50, head="mean", reward_loss="cbf"),
-        (("head.",),),
-        104,
-        None,
+        **REWARDS,
+        waits=14,
     ),
-]
-DREAMERS = [
     Case(
         "ppo-simulated",
         partial(SimulatedData, **dream, rollout_steps=4),
@@ -139,17 +128,15 @@ DREAMERS = [
             explore_in_evaluation=True,
             eval_temperature=0.5,
         ),
-        (("torso.", "policy.", "value."),),
-        24,
-        None,
+        **SHARED,
+        copies=2,
     ),
     Case(
         "ppo-simulated-remembers",
         partial(SimulatedData, **{**dream, "world": REMEMBERS}, rollout_steps=4, bootstrap="world"),
         partial(PPO, **AGENT, share_network=True, minibatch_size=8, epochs=1),
-        (("torso.", "policy.", "value."),),
-        24,
-        None,
+        **SHARED,
+        copies=2,
     ),
     Case(
         "dqn-simulated",
@@ -164,27 +151,24 @@ DREAMERS = [
         ),
         partial(DQN, **AGENT, target_every=5),
         (("q.",),),
-        24,
-        None,
-        slow=("q_slow.",),
+        targets=("q_slow.",),
         counters=("since_copy",),
+        blocks=6,
+        length=24,
+        waits=2,
+        copies=3,
     ),
-]
-COLLECTORS = [
     Case(
         "collect",
         partial(CollectFrames, env=SMALL, frames=FRAMES, num_envs=2, rollout_steps=8),
         partial(PPO, **AGENT, temperature=0.5),
-        (),
-        384,
-        None,
+        updates=False,
+        copies=2,
     ),
     Case(
         "explore",
         partial(CollectFrames, env=SMALL, rollout_steps=8),
         partial(RandomPolicy, hold=3),
-        (),
-        384,
-        None,
+        updates=False,
     ),
 ]

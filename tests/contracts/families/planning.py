@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from contracts.cases import TARGET, Case
+from contracts.case import TARGET, Case
 
 from rl_lightning.algorithms import TDMPC, TDMPC2
 from rl_lightning.datamodules import SequenceData
@@ -29,31 +29,35 @@ tdmpc2 = partial(
     TDMPC2, latent=8, simnorm=4, encoder_hidden=[8], hidden=8, critics=3, bins=11, planner=MPPI(**SMALL)
 )
 tdmpc = partial(TDMPC, latent=4, encoder_hidden=8, hidden=8, warmup=20, planner=MPPI(momentum=0.1, **SMALL))
+LEARNS: dict[str, Any] = {"blocks": 6, "length": 144, "onnx": False, "waits": 8, "copies": 10}
 V2 = (("model.dynamics.", "model.reward.", "model.q.", "model.encoder."), ("model.policy.",))
 ENDS = ((*V2[0], "model.terminated."), V2[1])
 
-PLANNING = [
+
+CASES = [
     Case(
-        "tdmpc2", partial(windows, env=PENDULUM, buffer=inside), tdmpc2, V2, 0, None, ("q_slow.",), ("scale",)
+        "tdmpc2",
+        partial(windows, env=PENDULUM, buffer=inside),
+        tdmpc2,
+        V2,
+        targets=("q_slow.",),
+        **LEARNS,
     ),
     Case(
         "tdmpc2-episodic",
         partial(windows, env=TARGET, buffer=inside),
         partial(tdmpc2, episodic=True),
         ENDS,
-        0,
-        None,
-        ("q_slow.",),
-        ("scale",),
+        targets=("q_slow.",),
+        **LEARNS,
     ),
     Case(
         "tdmpc",
         partial(windows, env=PENDULUM, buffer=ranked),
         tdmpc,
         V2,
-        0,
-        None,
-        ("slow.",),
-        ("updates",),
+        targets=("slow.",),
+        counters=("updates",),
+        **LEARNS,
     ),
 ]

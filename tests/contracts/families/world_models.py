@@ -1,16 +1,11 @@
 """Rows for the stages of World Models, each fed by small products of the stages before it."""
 
-import atexit
-import json
-import shutil
-import tempfile
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
-from contracts.cases import Case, env
-from safetensors.torch import save_file
+from contracts.artifacts import FOLDER, product
+from contracts.case import Case, env
 
 from rl_lightning.algorithms import MDNRNN, VAE, EvolveController, Record
 from rl_lightning.artifacts import Provided
@@ -24,22 +19,9 @@ from rl_lightning.models.world_models.vision_memory import DreamWorld
 from rl_lightning.rollout.collect import Collector
 from rl_lightning.rollout.episode_splitter import EpisodeCutter, joined
 
-FOLDER = Path(tempfile.mkdtemp(prefix="rl-world-model-cases-"))
-atexit.register(shutil.rmtree, FOLDER, True)
 DODGE = env("rl/Dodge-v0")
 SIZES: dict[str, Any] = {"latent": 4, "depth": 2}
 MEMORY: dict[str, Any] = {"hidden": 6, "mixtures": 2}
-
-
-def product(name: str, parts: dict[str, tuple[torch.nn.Module, Provided]]) -> str:
-    """A product as a stage leaves it."""
-    folder = FOLDER / name
-    folder.mkdir()
-    weights = {f"{key}.{k}": v.clone() for key, (m, _) in parts.items() for k, v in m.state_dict().items()}
-    save_file(weights, folder / "weights.safetensors")
-    told = {key: part._replace(prefix=f"{key}.")._asdict() for key, (_, part) in parts.items()}
-    (folder / "product.json").write_text(json.dumps({"provides": told}))
-    return str(folder)
 
 
 def recorded(steps: int = 120) -> str:
@@ -51,7 +33,7 @@ def recorded(steps: int = 120) -> str:
     rows = Recording.of(spec)
     rows.append(joined(EpisodeCutter(2).add(played)))
     envs.close()
-    return product("recording", {"recording": (rows, rows.provided(""))})
+    return product(FOLDER / "recording", {"recording": (rows, rows.provided(""))})
 
 
 def dreamed() -> str:
@@ -59,7 +41,7 @@ def dreamed() -> str:
     world = DreamWorld({"channels": 1, **SIZES}, {"latent": 4, "action_dim": 3, **MEMORY})
     path = f"{type(world.vision).__module__}.{type(world.vision).__name__}"
     vision = (world.vision, Provided(path, world.vision.init_args(), ""))
-    return product("world", {"world": (world, world.provided("")), "vision": vision})
+    return product(FOLDER / "world", {"world": (world, world.provided("")), "vision": vision})
 
 
 RECORDING, WORLD = recorded(), dreamed()
@@ -69,23 +51,37 @@ evolve = partial(
     reevaluate_every=3, reevaluate_rollouts=4,
 )  # fmt: skip
 
-RECORD = Case(
-    "record", partial(RecordingData, env=DODGE, num_envs=2, steps_per_block=16), Record, (), 0, None
-)
-STAGES = [
-    Case("vae", frames, partial(VAE, **SIZES), (("vision.",),), 0, None),
+ROWS = ("obs", "action", "reward", "terminated", "truncated", "is_first")
+LEARNS: dict[str, Any] = {"length": 12}
+PLAYS = {**LEARNS, "frozen": ("world.",), "counters": ("best",), "waits": 26, "copies": 4}
+
+CASES = [
     Case(
-        "mdn-rnn", partial(frames, length=6), partial(MDNRNN, vision=WORLD, **SIZES, **MEMORY),
-        (("world.memory.",),), 0, None,
+        "record",
+        partial(RecordingData, env=DODGE, num_envs=2, steps_per_block=16),
+        Record,
+        counters=tuple(f"recording.{name}" for name in ROWS),
+        length=192,
+    ),
+    Case("vae", frames, partial(VAE, **SIZES), (("vision.",),), **LEARNS),
+    Case(
+        "mdn-rnn",
+        partial(frames, length=6),
+        partial(MDNRNN, vision=WORLD, **SIZES, **MEMORY),
+        (("world.memory.",),),
+        frozen=("world.vision.",),
+        **LEARNS,
     ),
     Case(
         "evolve-dream",
         partial(EvolveData, env=DODGE, fitness=DreamFitness(RECORDING, rollouts=3, steps=8)),
-        evolve, (), 0, None,
+        evolve,
+        **PLAYS,
     ),
     Case(
         "evolve-real",
-        lambda: EvolveData(env=DODGE, fitness=RealFitness(rollouts=1, workers=1, max_steps=6)),
-        partial(evolve, use_cell=True, controller_hidden=3), (), 0, None,
+        partial(EvolveData, env=DODGE, fitness=RealFitness(rollouts=1, workers=1, max_steps=6)),
+        partial(evolve, use_cell=True, controller_hidden=3),
+        **{**PLAYS, "waits": 37},
     ),
-]  # fmt: skip
+]

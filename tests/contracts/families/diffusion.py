@@ -1,12 +1,14 @@
-"""Rows for what learns by diffusion from a file. Budgets are updates."""
+"""Rows for what learns by diffusion from a file."""
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from algorithms.diffusion_toys import product
-from contracts.cases import TARGET, Case
-from contracts.offline_cases import FOLDER, offline, target_file
+from contracts.artifacts import FOLDER, target_file
+from contracts.case import TARGET, Case, Toy
+from contracts.families.offline import offline
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance, DiffusionPolicy
 from rl_lightning.datamodules.window_data import WindowData
@@ -35,17 +37,33 @@ windows = partial(
     act_steps=1,
 )  # fmt: skip
 
-DIFFUSION = [
-    Case("behavior", offline, behavior, (("model.",),), 300, 2.3, slow=("average.",), counters=("updates",)),
-    Case("dice", offline, dice, (("value.",), ("q.",), ("guide.",)), 104, None, slow=("q_slow.",)),
+AVERAGED: dict[str, Any] = {
+    "optimizers": (("model.",),), "toy": Toy(300, 2.3), "targets": ("average.",), "counters": ("updates",),
+    "length": 96, "waits": 2, "copies": 2,
+}  # fmt: skip
+
+CASES = [
+    Case("behavior", offline, behavior, **AVERAGED),
+    Case(
+        "dice",
+        offline,
+        dice,
+        (("value.",), ("q.",), ("guide.",)),
+        targets=("q_slow.",),
+        length=96,
+        waits=3,
+        copies=2,
+    ),
     Case(
         "dice-ensemble",
         offline,
         partial(dice, ensemble=3, filter=SoftmaxFilter(), normalize_obs=True, precision="half"),
         (("value.",), ("q.",), ("q_more.",), ("guide.",)),
-        104,
-        None,
-        slow=("q_slow.",),
+        targets=("q_slow.",),
+        length=96,
+        onnx=False,
+        waits=4,
+        copies=3,
     ),
     Case(
         "diffusion-policy",
@@ -59,10 +77,6 @@ DIFFUSION = [
             act_steps=1,
             lr=5e-3,
         ),
-        (("model.",),),
-        300,
-        2.3,
-        slow=("average.",),
-        counters=("updates",),
+        **AVERAGED,
     ),
 ]

@@ -1,0 +1,66 @@
+"""Small files for stages to begin with: a data set, and what earlier stages have left."""
+
+import atexit
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from rl_lightning.artifacts import Provided
+from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics
+from rl_lightning.models.policies import DeterministicPolicy
+
+FOLDER = Path(tempfile.mkdtemp(prefix="rl-cases-"))
+atexit.register(shutil.rmtree, FOLDER, True)
+
+
+def product(folder: Path, parts: dict[str, tuple[nn.Module, Provided]]) -> str:
+    """What a stage leaves that provides some modules."""
+    folder.mkdir(parents=True)
+    weights = {
+        f"{key}.{name}": value.contiguous().clone()
+        for key, (module, _) in parts.items()
+        for name, value in module.state_dict().items()
+    }
+    save_file(weights, folder / "weights.safetensors")
+    told = {key: part._replace(prefix=f"{key}.")._asdict() for key, (_, part) in parts.items()}
+    (folder / "product.json").write_text(json.dumps({"provides": told}))
+    return str(folder)
+
+
+def target_file(path: Path, episodes: int = 60, length: int = 4) -> str:
+    """What a player of tests/Target-v0 who aims at the number shown, with an unsteady hand, leaves behind."""
+    draw = np.random.default_rng(0)
+    goal = draw.integers(-1, 2, (episodes, length + 1)) * 0.8
+    action = np.clip(goal[:, :-1] + 0.4 * draw.standard_normal((episodes, length)), -1, 1)
+    last = np.zeros((episodes, length), bool)
+    last[:, -1] = True
+    np.savez(
+        path,
+        observations=goal[:, :-1].reshape(-1, 1).astype(np.float32),
+        actions=action.reshape(-1, 1).astype(np.float32),
+        rewards=(1 - np.abs(action - goal[:, :-1])).reshape(-1).astype(np.float32),
+        next_observations=goal[:, 1:].reshape(-1, 1).astype(np.float32),
+        terminals=last.reshape(-1),
+        timeouts=np.zeros(episodes * length, bool),
+    )
+    return str(path)
+
+
+def policy_product(folder: Path) -> str:
+    torch.manual_seed(0)
+    net = DeterministicPolicy(1, 1, [8])
+    return product(folder, {"policy": (net, net.provided(""))})
+
+
+def dynamics_product(folder: Path, seed: int = 0) -> str:
+    """A (very poor) model."""
+    torch.manual_seed(seed)
+    net = EnsembleDynamics(1, 1, 3, 2, [8])
+    path = f"{type(net).__module__}.{type(net).__name__}"
+    return product(folder, {"dynamics": (net, Provided(path, net.init_args(), ""))})

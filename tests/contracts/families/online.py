@@ -1,0 +1,127 @@
+"""Rows for agents that learn from an env as they go."""
+
+from functools import partial
+from typing import Any
+
+from contracts.case import CATCH, LAKE, RECALL, TARGET, Case, Toy, env
+
+from rl_lightning.algorithms import DQN, PPO, SAC, DiscreteSAC, RandomPolicy
+from rl_lightning.datamodules import OnlineData, OnPolicyData
+from rl_lightning.envs.wrappers.transforms import Stack
+from rl_lightning.nn import MLP, RNN, SmallCNN, WindowTransformer
+from rl_lightning.optim.schedules import Linear
+from rl_lightning.replay import PrioritizedReplay, Replay
+
+SMALL = MLP([32], "tanh")
+PIXELS = SmallCNN([8], hidden=32)
+
+on_policy = partial(OnPolicyData, num_envs=8, rollout_steps=16)
+online = partial(
+    OnlineData,
+    num_envs=2,
+    batch_size=32,
+    buffer=Replay(2000),
+    learning_starts=64,
+    train_every=8,
+    update_ratio=0.5,
+)
+ppo = partial(PPO, network=SMALL, lr=5e-3, epochs=4, minibatch_size=64, entropy_weight=0.01)
+dqn = partial(DQN, network=SMALL, lr=3e-3, gamma=0.9, target_every=20, epsilon_schedule=Linear(0.05, 0.5))
+sac = partial(SAC, network=SMALL, critic_hidden=[32], lr=5e-3, gamma=0.5, target_rate=0.05)
+
+APART = {"optimizers": (("torso.", "value_torso.", "policy.", "value."),), "waits": 8, "copies": 2}
+SHARED = {**APART, "optimizers": (("torso.", "policy.", "value."),)}
+Q_ONLY: dict[str, Any] = {
+    "optimizers": (("q.",),), "targets": ("q_slow.",), "counters": ("since_copy",), "blocks": 6,
+    "waits": 2, "copies": 3,
+}  # fmt: skip
+SOFT: dict[str, Any] = {
+    "optimizers": (("actor.",), ("q.",), ("log_alpha",)), "targets": ("q_slow.",), "counters": ("updates",),
+    "waits": 3, "copies": 2,
+}  # fmt: skip
+catch = env("rl/Catch-v0", Stack(2), rows=5, columns=5)
+masked = env("rl/Masked-v0", actions=4)
+
+CASES = [
+    Case("ppo-discrete", partial(on_policy, env=LAKE), ppo, toy=Toy(1000, 0.95), **APART),
+    Case(
+        "ppo-continuous",
+        partial(on_policy, env=TARGET),
+        partial(ppo, log_std_init=-0.5, normalize_obs=True),
+        toy=Toy(3000, 3.2),
+        counters=("norm.mean", "norm.var", "norm.count"),
+        **{**APART, "waits": 9},
+    ),
+    Case(
+        "ppo-multi-discrete",
+        partial(on_policy, env=env("tests/Match-v0")),
+        ppo,
+        toy=Toy(1500, 3.6),
+        **{**APART, "copies": 3},
+    ),
+    Case("ppo-masked", partial(on_policy, env=masked), ppo, toy=Toy(2500, 10.0), **{**APART, "copies": 3}),
+    Case(
+        "ppo-gru",
+        partial(on_policy, env=RECALL),
+        partial(ppo, network=RNN(hidden=16)),
+        toy=Toy(2000, 0.9),
+        **{**APART, "waits": 48},
+    ),
+    Case(
+        "ppo-transformer",
+        partial(on_policy, env=RECALL),
+        partial(ppo, network=WindowTransformer(3, 16, 2, 1), share_network=True),
+        toy=Toy(2000, 0.9),
+        **SHARED,
+    ),
+    Case(
+        "ppo-pixels",
+        partial(on_policy, env=CATCH),
+        partial(ppo, network=PIXELS, share_network=True),
+        toy=Toy(4000, 0.5),
+        **SHARED,
+    ),
+    Case("dqn", partial(online, env=LAKE), dqn, toy=Toy(600, 0.95), **Q_ONLY),
+    Case(
+        "dqn-dueling-n-step-prioritized",
+        partial(online, env=LAKE, buffer=PrioritizedReplay(2000)),
+        partial(dqn, double=True, dueling=True, n_step=3),
+        toy=Toy(600, 0.95),
+        **Q_ONLY,
+    ),
+    Case("dqn-masked", partial(online, env=masked), dqn, toy=Toy(1000, 11.0), **{**Q_ONLY, "copies": 4}),
+    Case(
+        "dqn-pixels",
+        partial(online, env=catch, buffer=PrioritizedReplay(1000)),
+        partial(dqn, network=PIXELS),
+        toy=Toy(1500, 0.5),
+        **Q_ONLY,
+    ),
+    Case("sac", partial(online, env=TARGET), sac, toy=Toy(800, 3.2), **SOFT),
+    Case(
+        "sac-ensemble-subset",
+        partial(online, env=TARGET, train_every=16),
+        partial(sac, critics=5, critic_subset=2, actor_every=2),
+        toy=Toy(800, 3.2),
+        **{**SOFT, "waits": 6},
+    ),
+    Case(
+        "sac-pixels",
+        partial(online, env=env("tests/Target-v0", size=6)),
+        partial(sac, network=PIXELS),
+        toy=Toy(500, 3.0),
+        **{
+            **SOFT,
+            "optimizers": (("actor.",), ("q.", "encoder."), ("log_alpha",)),
+            "targets": ("q_slow.", "encoder_slow."),
+        },
+    ),
+    Case(
+        "sac-discrete",
+        partial(online, env=LAKE),
+        partial(DiscreteSAC, network=SMALL, lr=5e-3, alpha_lr=0.03, gamma=0.9, target_entropy_share=0.3),
+        toy=Toy(900, 0.95),
+        **{**SOFT, "optimizers": (("torso.", "policy."), ("q.",), ("log_alpha",)), "waits": 4},
+    ),
+    Case("random", partial(online, env=LAKE), RandomPolicy),
+]
