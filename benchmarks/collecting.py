@@ -20,14 +20,14 @@ import torch
 
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.wrappers.transforms import AtariPreset
+from rl_lightning.envs.wrappers.transforms import AtariPreprocessing
 from rl_lightning.rollout.collect import Collector
 
 CASES: dict[str, tuple[EnvConfig, int, str]] = {
     "cartpole": (EnvConfig(id="CartPole-v1"), 8, "sync"),
     "hopper": (EnvConfig(id="Hopper-v5"), 8, "sync"),
-    "atari": (EnvConfig(id="ALE/Pong-v5", transforms=[AtariPreset()]), 8, "sync"),
-    "atari-native": (EnvConfig(id="ALE/Pong-v5", transforms=[AtariPreset()]), 8, "native"),
+    "atari": (EnvConfig(id="ALE/Pong-v5", transforms=[AtariPreprocessing()]), 8, "sync"),
+    "atari-native": (EnvConfig(id="ALE/Pong-v5", transforms=[AtariPreprocessing()]), 8, "native"),
 }
 STEPS = {"cartpole": 512, "hopper": 128, "atari": 32, "atari-native": 128}  # vector steps of one stretch
 

@@ -57,7 +57,7 @@ def make_run(root: Path, number: int, rows: int) -> str:
     (folder / "config.yaml").write_text(
         CONFIG.format(seed=number % 5, lower=algorithm.lower(), algorithm=algorithm, lr=lr, env=env)
     )
-    lines = ["env_step,update,time/env_steps_per_s,train/loss,train/q,collect/return,eval/return"]
+    lines = ["env_step,update,time/env_steps_per_s,train/loss,train/q_values,collect/return,eval/return"]
     for i in range(rows):
         value = best * i / max(rows, 1) + draw.gauss(0, 10)
         lines.append(f"{100 * (i + 1)},{i},1000.5,{draw.random()!r},{value!r},{value!r},{value!r}")

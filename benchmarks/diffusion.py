@@ -5,7 +5,7 @@
 
 Rows: drawing for 10 states x 64 candidates x 15 evaluations (bars 1.2 times as fast in fp32, 2 times in bf16), a step
 of the behaviour at batch 4096 and of critic, ensemble and guide at batch 512 with 16 draws of noise (bars 1.3 times).
-The peer is diffusion_original.py. Times are CPU seconds of this process, so that neighbours on the machine matter less.
+The peer is diffusion_original.py. Times are CPU seconds of this process, so that neighbors on the machine matter less.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ def contenders(quick: bool) -> dict[str, tuple[Callable[[], Any], Callable[[], A
     behavior = with_optimizers(
         BehaviorDiffusion(SPEC, normalize_obs=False, lr=1e-4, ema_decay=0.0, ema_power=None)
     )
-    paper = {"sampler": DPMSolver(grid="uniform"), "guidance_scale": 4.0, "candidates": candidates}
-    dice = {p: DiceGuidance(SPEC, "none", ensemble=10, precision=p, **paper) for p in ("full", "half")}
+    paper = {"sampler": DPMSolver(skip_type="uniform"), "guidance_scale": 4.0, "num_samples": candidates}
+    dice = {
+        p: DiceGuidance(SPEC, "none", num_selection_critics=10, sampling_dtype=p, **paper)
+        for p in ("full", "half")
+    }
     for model in dice.values():
         model.__dict__["behavior"] = behavior.average
         model.setup("fit")

@@ -28,7 +28,7 @@ def model_of_ours(gradient: Any = "dynamics") -> tuple[Any, Any]:
     from rl_lightning.models.rssm.heads import ContinueHead, TwoHotHead
     from rl_lightning.models.rssm.latent_actors import ActorHead
     from rl_lightning.models.rssm.latents import CategoricalLatent, DynRepKL
-    from rl_lightning.models.rssm.return_norm import PercentileScale
+    from rl_lightning.models.rssm.return_norm import PercentileNorm
     from rl_lightning.models.rssm.world_model import LatentWorld
     from rl_lightning.nn.rssm_cores import NormGRUCore
     from rl_lightning.types import EnvSpec
@@ -38,19 +38,19 @@ def model_of_ours(gradient: Any = "dynamics") -> tuple[Any, Any]:
         CategoricalLatent(VARIABLES, CLASSES),
         NormGRUCore(DETER, HIDDEN),
         MLPEncoder([UNITS] * 3, symlog=True, **style),
-        MLPDecoder([UNITS] * 3, symlog=True, weight=1.0, **style),
+        MLPDecoder([UNITS] * 3, symlog=True, loss_coef=1.0, **style),
         DynRepKL(0.5, 0.1),
         TwoHotHead([UNITS] * 3, norm="layer"),
         ContinueHead([UNITS] * 3, discounted=False, **style),
-        hidden=HIDDEN,
+        hidden_dim=HIDDEN,
         **style,
     )
     actor, critic = ActorHead([UNITS] * 3, **style), TwoHotHead([UNITS] * 3, norm="layer")
     spec = EnvSpec("bench", (OBS,), action_shape=(1,), action_low=(-1.0,), action_high=(1.0,))
     if gradient == "reinforce":
         spec = EnvSpec("bench", (OBS,), action_kind="discrete", action_sizes=(2,))
-    scale = PercentileScale()
-    model = Dreamer(spec, world, actor, critic, actor_gradient=gradient, return_scale=scale, horizon=HORIZON)
+    scale = PercentileNorm()
+    model = Dreamer(spec, world, actor, critic, actor_grad=gradient, return_norm=scale, horizon=HORIZON)
     return model, spec
 
 
@@ -154,7 +154,7 @@ def main() -> None:
     who, gradient, threads, updates = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    print(json.dumps({"rate": (ours if who == "ours" else sheeprl)(gradient, updates)}))
+    print(json.dumps({"ema_rate": (ours if who == "ours" else sheeprl)(gradient, updates)}))
 
 
 if __name__ == "__main__":

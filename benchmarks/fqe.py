@@ -65,7 +65,7 @@ def valued(folder: Path, name: str, quick: bool) -> tuple[float, bool, float]:
     budget = ["--updates", "400", "--eval_every", "50"] if quick else []
     note = folder / "runs" / run / "minutes.json"
     if not note.exists():
-        where = ["--model.policy", str(checkpoint(folder, name)), "--data.dataset", ROWS]
+        where = ["--model.policy_from", str(checkpoint(folder, name)), "--data.dataset", ROWS]
         rl(folder, "fit", "--config", "fqe/hopper-medium", *where, "--name", run, *budget)
         note.write_text(json.dumps((time.monotonic() - began) / 60.0))
     rl(folder, "test", run)

@@ -35,7 +35,7 @@ def train(batches: int, precision: str) -> dict[str, float]:
     """Seconds of an epoch, with the gather of its rows, and the error on held-out rows after it."""
     from rl_lightning.algorithms.models.dynamics import Dynamics
     from rl_lightning.models.dynamics.dynamics_metrics import squared_errors
-    from rl_lightning.rollout.block import pick
+    from rl_lightning.rollout.block import select_update
     from rl_lightning.types import EnvSpec, Transitions
 
     inputs, targets, held = settings.rows()
@@ -57,7 +57,7 @@ def train(batches: int, precision: str) -> dict[str, float]:
             if number % block == 0:
                 shape = (block, settings.MEMBERS, settings.BATCH)
                 batch = rows(packed[torch.randint(len(packed), shape, generator=draw)])
-            module.update(pick(batch, number % block))
+            module.update(select_update(batch, number % block))
     seconds = time.perf_counter() - begin
     last = rows(torch.cat([torch.from_numpy(part) for part in held], 1))
     error = squared_errors(module.model, last).mean(-1).sort().values[: settings.ELITES].mean()
@@ -66,7 +66,7 @@ def train(batches: int, precision: str) -> dict[str, float]:
 
 def roll(starts: int, penalty: Any) -> dict[str, float]:
     from rl_lightning.algorithms.online.sac import SAC
-    from rl_lightning.envs.termination import HopperEnds
+    from rl_lightning.envs.termination import HopperTermination
     from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics
     from rl_lightning.rollout.imagine import imagine
     from rl_lightning.types import EnvSpec
@@ -74,7 +74,7 @@ def roll(starts: int, penalty: Any) -> dict[str, float]:
     sac = SAC(EnvSpec("Hopper-v5", (settings.OBS,), action_shape=(settings.ACTION,)))
     model = EnsembleDynamics(settings.OBS, settings.ACTION)
     start = torch.from_numpy(settings.start(starts))
-    rule = HopperEnds(lowest=-1e9, angle=1e9)  # as in the peer: all live on
+    rule = HopperTermination(min_z=-1e9, max_angle=1e9)  # as in the peer: all live on
     noise, explore = (torch.Generator().manual_seed(seed) for seed in (0, 1))
     imagine(model, sac.act, start[:2000], 1, rule, noise, explore, penalty, 0.5)  # warms up
     begin = time.perf_counter()
@@ -97,7 +97,7 @@ def flow() -> Any:
     from rl_lightning.models.density.calibrated import CalibratedDensity
     from rl_lightning.models.dynamics.penalties import TanhPenalty
 
-    recipe = RealNVP(couplings=settings.COUPLINGS, hidden=[settings.FLOW_HIDDEN] * 2)
+    recipe = RealNVP(num_couplings=settings.COUPLINGS, hidden_dims=[settings.FLOW_HIDDEN] * 2)
     density = CalibratedDensity(recipe.spec(), settings.OBS, settings.ACTION)
     density.calibrate(torch.randn(1000, settings.OBS + settings.ACTION))
     penalty = TanhPenalty("none")
@@ -110,7 +110,7 @@ def mixed(quick: bool) -> dict[str, float]:
     from rl_lightning.algorithms.online.sac import SAC
     from rl_lightning.datamodules.model_rollout_data import ModelRolloutData
     from rl_lightning.replay.ring import RingBuffer
-    from rl_lightning.rollout.block import pick
+    from rl_lightning.rollout.block import select_update
     from rl_lightning.types import EnvSpec
 
     spec = EnvSpec("Hopper-v5", (settings.OBS,), action_shape=(settings.ACTION,))
@@ -125,7 +125,7 @@ def mixed(quick: bool) -> dict[str, float]:
         "draw": torch.Generator().manual_seed(0),
         "bootstrap": 0,
         "batch_size": settings.BATCH,
-        "real_fraction": 0.05,
+        "real_ratio": 0.05,
         "model_rows": RingBuffer(spec, 1, 2 * settings.ROWS),
         "agent": agent,
     }
@@ -137,7 +137,7 @@ def mixed(quick: bool) -> dict[str, float]:
         block = data.sample(50)
         gathered = time.perf_counter()
         for number in range(50):
-            agent.update(pick(block, number))
+            agent.update(select_update(block, number))
         gathering += gathered - begin
         learning += time.perf_counter() - gathered
     return {"seconds": gathering, "share": gathering / (gathering + learning)}

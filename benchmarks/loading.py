@@ -19,7 +19,7 @@ import numpy as np
 
 from rl_lightning.datasets.formats.hdf5 import write_hdf5
 from rl_lightning.datasets.formats.raw import Raw
-from rl_lightning.datasets.load import load_dataset, peek
+from rl_lightning.datasets.load import load_dataset, read_header
 
 ROWS, OBS, ACTION, STEPS = 1_000_000, 17, 6, 1000
 
@@ -63,7 +63,7 @@ def main() -> None:
             1,
         )
         print(f"{'size':<44} {os.path.getsize(path) / 1e6:6.0f} MB")
-        clock("peek", lambda: peek(str(path)))
+        clock("peek", lambda: read_header(str(path)))
         clock("h5py alone", lambda: plain(path))
         clock("load_dataset (checked, hashed, by episode)", lambda: load_dataset(str(path)))
         with h5py.File(packed, "w") as file:

@@ -30,11 +30,11 @@ from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.envs.wrappers.transforms import AtariFrames
 from rl_lightning.functional.frame_losses import clipped_frame_loss
-from rl_lightning.kernels.malloc import keep_pages
+from rl_lightning.kernels.malloc import set_malloc_thresholds
 from rl_lightning.models.frames.frame_world import FrameWorld, NextFramePredictor
 from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.rollout.collect import Collector
-from rl_lightning.rollout.simulated_env import SimulatedEnvs, Starts
+from rl_lightning.rollout.simulated_env import SimulatedEnvs, StartStates
 from rl_lightning.types import EnvSpec, FrameWindow
 
 AGENTS, BATCH = 16, 4
@@ -54,13 +54,13 @@ GPU_FLOPS = 30e12  # sustained in bf16 on one of today's data-centre GPUs: an as
 
 def spec(colors: int) -> EnvSpec:
     channels = 1 if colors else 3
-    return EnvSpec("ALE/Freeway-v5", (4 * channels, 105, 80), "uint8", "discrete", (), (3,), frames=4)
+    return EnvSpec("ALE/Freeway-v5", (4 * channels, 105, 80), "uint8", "discrete", (), (3,), num_stack=4)
 
 
 def world(colors: int) -> FrameWorld:
     torch.manual_seed(0)
-    made = NextFramePredictor(colors=colors, norm="instance", reward_head="spatial").build(spec(colors))
-    made.certain.fill_(1.0)
+    made = NextFramePredictor(colors=colors, norm="instance", reward_net="spatial").build(spec(colors))
+    made.latent_anneal.fill_(1.0)
     return made
 
 
@@ -70,12 +70,12 @@ class AnyStart:
     def __init__(self, shape: tuple[int, ...], colors: int) -> None:
         self.frames = torch.randint(colors or 256, (64, *shape), dtype=torch.uint8)
 
-    def draw(self, count: int, generator: torch.Generator) -> Starts:
+    def draw(self, count: int, generator: torch.Generator) -> StartStates:
         nothing = torch.zeros(count, 0)
         stacks = self.frames[torch.randint(64, (count,), generator=generator)]
-        return Starts(stacks, stacks[:, None][:, :0], nothing.long(), nothing.bool())
+        return StartStates(stacks, stacks[:, None][:, :0], nothing.long(), nothing.bool())
 
-    def first(self) -> Starts:
+    def first(self) -> StartStates:
         return self.draw(1, torch.Generator().manual_seed(0))
 
 
@@ -83,13 +83,13 @@ def imagine(colors: int, steps: int, half: bool = False) -> float:
     """Imagined env steps per second, all agents in one pass."""
     about = spec(colors)
     envs = SimulatedEnvs(
-        world(colors).eval().for_imagining(half),
+        world(colors).eval().for_simulation(half),
         None,
         AnyStart(about.obs_shape, colors),
         about,
         Size.agents,
         50,
-        half=half,
+        sim_dtype=half,
     )
     envs.reset(seed=0)
     actions = np.random.default_rng(0).integers(3, size=(steps + 1, Size.agents))
@@ -148,7 +148,7 @@ def windows(colors: int, length: int) -> FrameWindow:
 def train(colors: int, batches: int) -> float:
     """Batches of 4 per second, each with its gradient step."""
     recipe = NextFramePredictor(colors=colors, norm="instance")
-    model = NextFrame(spec(colors), network=recipe)
+    model = NextFrame(spec(colors), predictor=recipe)
     model.raw_optimizers()
     model.gradient_steps.fill_(22_250)  # the latent is in full use
     model.update(windows(colors, 1))
@@ -243,7 +243,7 @@ def arithmetic(colors: int) -> float:
     net = world(colors).eval()
     stack = torch.zeros(1, *spec(colors).obs_shape, dtype=torch.uint8)
     with FlopCounterMode(display=False) as counter:
-        net.foretell(stack, torch.zeros(1, dtype=torch.long), None, None, None)
+        net.predict_step(stack, torch.zeros(1, dtype=torch.long), None, None, None)
     return counter.get_total_flops() / 1e9
 
 
@@ -289,7 +289,7 @@ def main() -> None:
         Size.agents, Size.batch = 2, 1
     if given.row is not None:
         if "plain" not in given.row:
-            keep_pages()
+            set_malloc_thresholds()
         print(ROWS[given.row](steps))
         return
     found: dict[str, list[float]] = {name: [] for name in ROWS}
@@ -307,7 +307,7 @@ def main() -> None:
         gflop = arithmetic(colors)
         print(f"{name}: {gflop:.2f} GFLOP an imagined step; a game is about {hours(gflop):.1f} h of pure arithmetic "
               f"at {GPU_FLOPS / 1e12:.0f} TFLOP/s (estimated, launches not counted)")  # fmt: skip
-    keep_pages()
+    set_malloc_thresholds()
     pairs = [collecting(2 if given.quick else 20) for _ in range(rounds)]
     own, collected = (statistics.median(side) for side in zip(*pairs, strict=True))
     print(f"collecting: {collected:.0f} agent steps/s, {collected / own:.0%} of the env's own {own:.0f}")

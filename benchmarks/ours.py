@@ -27,7 +27,7 @@ from rl_lightning.datamodules import OnlineData, OnPolicyData
 from rl_lightning.datamodules.bases.rl_data import RLData
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.functional.advantage_estimators import GAE
-from rl_lightning.kernels.malloc import keep_pages
+from rl_lightning.kernels.malloc import set_malloc_thresholds
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.optim.schedules import Linear
 from rl_lightning.replay import Replay
@@ -43,8 +43,8 @@ def build(rule: str) -> tuple[RLData, RLModule]:
         s = settings.PPO
         data: Any = OnPolicyData(EnvConfig(id=s["env"]), s["num_envs"], s["rollout_steps"])
         keys = ("lr", "gamma", "epochs", "minibatch_size", "clip", "max_grad_norm")
-        network = MLP(hidden=s["hidden"], activation="tanh")
-        return data, PPO(data.spec, network, returns=GAE(s["lam"]), **{key: s[key] for key in keys})
+        network = MLP(hidden_dims=s["hidden"], activation="tanh")
+        return data, PPO(data.spec, network, advantage=GAE(s["lam"]), **{key: s[key] for key in keys})
     s = settings.DQN if rule == "dqn" else settings.SAC
     every = s.get("train_every", 1)
     data = OnlineData(
@@ -53,16 +53,16 @@ def build(rule: str) -> tuple[RLData, RLModule]:
         buffer=Replay(s["capacity"]),
         learning_starts=s["learning_starts"],
         train_every=every,
-        update_ratio=s.get("updates", 1) / every,
+        utd_ratio=s.get("updates", 1) / every,
     )
     if rule == "sac":
-        network = MLP(hidden=s["hidden"], activation="relu", init="default")
-        return data, SAC(data.spec, network, critic_hidden=s["hidden"], lr=s["lr"])
+        network = MLP(hidden_dims=s["hidden"], activation="relu", init="default")
+        return data, SAC(data.spec, network, critic_hidden_dims=s["hidden"], lr=s["lr"])
     return data, DQN(
         data.spec,
-        MLP(hidden=s["hidden"], activation="relu"),
+        MLP(hidden_dims=s["hidden"], activation="relu"),
         lr=s["lr"],
-        double=False,
+        double_q=False,
         target_every=s["target_every"],
         epsilon_schedule=Linear(s["explore_end"], s["explore_fraction"]),
     )
@@ -101,7 +101,7 @@ class Stopwatch(Callback):
         self.rate = 0.0
 
     def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-        now = trainer.datamodule.schedule.env_step
+        now = trainer.datamodule.clock.env_step
         if self.begin is None:
             self.begin = (now, time.perf_counter()) if now >= self.warm else None
         else:
@@ -110,7 +110,7 @@ class Stopwatch(Callback):
 
 def quiet() -> None:
     torch.set_num_threads(settings.threads())
-    keep_pages()  # as `rl fit` does
+    set_malloc_thresholds()  # as `rl fit` does
     warnings.filterwarnings("ignore")
     for name in ("lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)

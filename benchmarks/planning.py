@@ -21,9 +21,9 @@ from torch.func import functional_call, stack_module_state
 from torch.nn import functional as F
 
 from rl_lightning.algorithms import TDMPC2
-from rl_lightning.evolution.dream_rollout import dream
+from rl_lightning.evolution.dream_rollout import dream_rollout
 from rl_lightning.models.world_models.controller import Controller
-from rl_lightning.models.world_models.vision_memory import DreamWorld
+from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
 from rl_lightning.planning.planners import MPPI
 from rl_lightning.types import EnvSpec, Sequences
 
@@ -198,7 +198,7 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)
     rounds = 2 if given.quick else 15
-    agent, peer = TDMPC2(SPEC, size="1M", planner=MPPI()), Peer()
+    agent, peer = TDMPC2(SPEC, model_size="1M", planner=MPPI()), Peer()
     agent.raw_optimizers()
     flags = torch.zeros(BATCH, HORIZON + 1)
     obs, action = torch.randn(BATCH, HORIZON + 1, OBS), torch.rand(BATCH, HORIZON + 1, ACTION) * 2 - 1
@@ -215,16 +215,16 @@ def main() -> None:
 
     race("plan, 1M, 512 x 3 x 6", plan(1), lambda: peer.plan(one), rounds, "bar 1.3")
     race("one env (ours), eight in a batch", plan(1), plan(8), rounds, "bar: at most 3")
-    world = DreamWorld(
-        {"channels": 1, "latent": 16, "depth": 2},
-        {"latent": 16, "action_dim": 3, "hidden": 128, "terminated_head": False},
+    world = VisionMemoryModel(
+        {"channels": 1, "latent_dim": 16, "depth": 2},
+        {"latent_dim": 16, "action_dim": 3, "hidden_dim": 128, "predict_termination": False},
     ).requires_grad_(False)
     control = Controller(world.feature_width(False), SPEC._replace(action_shape=(3,)))
     members, dreams, steps = (8, 4, 20) if given.quick else (64, 16, 300)
     numbers, starts = 0.1 * torch.randn(members, control.size), torch.randn(dreams, 16)
 
     def dreamed(population: Tensor, first: Tensor = starts) -> Any:
-        return dream(world, control, population, first, steps, 1.0, torch.Generator().manual_seed(0))
+        return dream_rollout(world, control, population, first, steps, 1.0, torch.Generator().manual_seed(0))
 
     race(
         f"dream {members} x {dreams} x {steps}, member by member",

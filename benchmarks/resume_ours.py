@@ -21,7 +21,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from rl_lightning.checkpoints.checkpoint_store import Generations, checksum, read_file, read_meta
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, checksum, read_file, read_meta
 from rl_lightning.cli import main as rl
 
 
@@ -40,7 +40,7 @@ def config(rule: str) -> dict[str, Any]:
 
 def _ppo() -> tuple[dict[str, Any], dict[str, Any]]:
     s = settings.PPO
-    network = {"class_path": "MLP", "init_args": {"hidden": s["hidden"], "activation": "tanh"}}
+    network = {"class_path": "MLP", "init_args": {"hidden_dims": s["hidden"], "activation": "tanh"}}
     own = {key: s[key] for key in ("lr", "epochs", "minibatch_size")}
     turns = {"env": {"id": s["env"]}, "num_envs": s["num_envs"], "rollout_steps": s["rollout_steps"]}
     return (
@@ -51,8 +51,8 @@ def _ppo() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _sac() -> tuple[dict[str, Any], dict[str, Any]]:
     s = settings.SAC
-    network = {"class_path": "MLP", "init_args": {"hidden": s["hidden"], "activation": "relu"}}
-    own = {"network": network, "critic_hidden": s["hidden"], "lr": s["lr"]}
+    network = {"class_path": "MLP", "init_args": {"hidden_dims": s["hidden"], "activation": "relu"}}
+    own = {"network": network, "critic_hidden_dims": s["hidden"], "lr": s["lr"]}
     buffer = {"class_path": "Replay", "init_args": {"capacity": s["capacity"]}}
     turns = {"env": {"id": s["env"]}, "buffer": buffer} | {
         key: s[key] for key in ("batch_size", "learning_starts")
@@ -96,7 +96,7 @@ def metrics(run: Path) -> dict[str, Any]:
 
 def left(rule: str, folder: Path, file: str) -> int:
     run = folder / "run"
-    generation = Generations(run / "checkpoints").newest_whole()[0]
+    generation = CheckpointStore(run / "checkpoints").newest_valid()[0]
     meta, model, own = (
         read_meta(generation),
         *map(read_file, (generation / "model.ckpt", generation / "rank-0.pt")),
@@ -121,7 +121,7 @@ class Payload:
 
 def poison(rule: str, folder: Path, marker: str) -> int:
     """One entry is added to the checkpoints, with sizes and checksums that agree: they are not what refuses it."""
-    for generation in Generations(folder / "run" / "checkpoints").found():
+    for generation in CheckpointStore(folder / "run" / "checkpoints").checkpoints():
         path, meta = generation / "model.ckpt", read_meta(generation)
         torch.save(read_file(path) | {"note": Payload(marker)}, path)
         meta["files"]["model.ckpt"] = {"size": path.stat().st_size, "sha256": checksum(path)}

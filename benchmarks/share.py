@@ -32,7 +32,7 @@ class Alternate(Callback):
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *args: Any) -> None:
         data = trainer.datamodule
-        if not data.schedule.update:
+        if not data.clock.update:
             return  # prefill
         self.seen += 1
         if self.seen < self.warm:

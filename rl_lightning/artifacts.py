@@ -1,4 +1,4 @@
-"""What a finished stage hands on: a module that later stages rebuild from its product, by name."""
+"""What a finished stage hands on: a module that later stages rebuild from its artifact, by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.io.trust import ALLOWED_IMPORTS
 
 
-class Provided(NamedTuple):
+class Exported(NamedTuple):
     """A module inside an algorithm, and how to make it again without the algorithm."""
 
     class_path: str  # where its class lives
@@ -35,15 +35,15 @@ class Excerpt(nn.Module):
         return super().load_state_dict({k: v for k, v in state_dict.items() if k in own}, strict, assign)
 
 
-def load_provided(path: str | Path, name: str) -> nn.Module:
-    """The module called `name` of a product, or of a checkpoint, in eval mode, its weights frozen."""
+def load_exported(path: str | Path, name: str) -> nn.Module:
+    """The module called `name` of an artifact, or of a checkpoint, in eval mode, its weights frozen."""
     place = Path(path).expanduser()
-    offered, weights = _checkpoint(place) or _product(place)
+    offered, weights = _checkpoint(place) or _artifact(place)
     if name not in offered:
         there = ", ".join(offered) or "nothing that another stage can use"
-        raise ConfigError(f"{place} provides {there}; a {name} is needed here")
+        raise ConfigError(f"{place} exports {there}; a {name} is needed here")
     try:
-        described = Provided(**offered[name])
+        described = Exported(**offered[name])
         found = find_class(described.class_path, str(place))
         if not issubclass(found, nn.Module):
             raise ResumeError(f"{place}: {described.class_path} is no module")
@@ -59,8 +59,9 @@ def load_provided(path: str | Path, name: str) -> nn.Module:
     return model.eval().requires_grad_(False)
 
 
-def settings_of(path: str | Path, group: str) -> dict[str, Any]:
-    """What the stage that left a product was told of its `model` or `data`; nothing where the product does not say."""
+def exported_config(path: str | Path, group: str) -> dict[str, Any]:
+    """What the stage that left an artifact was told of its `model` or `data`; nothing where the artifact does not
+    say."""
     folder = _folder(Path(path).expanduser())
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text())
@@ -70,7 +71,7 @@ def settings_of(path: str | Path, group: str) -> dict[str, Any]:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Of a module's weights: tells whether a product is the one that a run was begun with."""
+    """Of a module's weights: tells whether an artifact is the one that a run was begun with."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(name.encode())
@@ -79,22 +80,22 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def _folder(place: Path) -> Path:
-    return place / "product" if (place / "product" / "product.json").is_file() else place
+    return place / "artifact" if (place / "artifact" / "artifact.json").is_file() else place
 
 
-def _product(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _artifact(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     folder = _folder(place)
     try:
-        about = json.loads((folder / "product.json").read_text())
+        about = json.loads((folder / "artifact.json").read_text())
         with (folder / "weights.safetensors").open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if about.get("sha256", found) != found:
             raise ResumeError(
-                f"{folder / 'weights.safetensors'}: damaged (its checksum differs from product.json)"
+                f"{folder / 'weights.safetensors'}: damaged (its checksum differs from artifact.json)"
             )
-        return about.get("provides") or {}, load_file(folder / "weights.safetensors")
+        return about.get("exports") or {}, load_file(folder / "weights.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
-        raise ResumeError(f"{folder}: no product of a stage ({error})") from None
+        raise ResumeError(f"{folder}: no artifact of a stage ({error})") from None
 
 
 def _checkpoint(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
@@ -104,7 +105,7 @@ def _checkpoint(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         return None
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-        return state.get("provides") or {}, state["state_dict"]
+        return state.get("exports") or {}, state["state_dict"]
     except (OSError, EOFError, RuntimeError, KeyError, ValueError, pickle.UnpicklingError) as error:
         raise ResumeError(f"{file}: is damaged or no checkpoint ({type(error).__name__})") from None
 

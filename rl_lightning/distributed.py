@@ -25,7 +25,7 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-def first() -> bool:
+def is_rank_zero() -> bool:
     """Whether this is the first process of all; known from the launcher before they have met."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank() == 0
@@ -74,7 +74,7 @@ def from_rank_zero(value: Any) -> Any:
     return box[0]
 
 
-def decide(make: Callable[[], T]) -> T:
+def on_rank_zero(make: Callable[[], T]) -> T:
     """What rank 0 makes of it, for all; where that fails, rank 0 tells of it and the others leave with its code."""
     if world_size() == 1:
         return make()

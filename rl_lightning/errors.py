@@ -47,7 +47,7 @@ class EnvError(RLError):
 
 
 class StageError(RLError):
-    """A stage of a pipeline failed; the earlier products are kept."""
+    """A stage of a pipeline failed; the earlier artifacts are kept."""
 
     exit_code = 1
 

@@ -53,7 +53,7 @@ def plain(requirement: Requirement) -> str:
     return f"{requirement.name}{options}{requirement.specifier}"
 
 
-def pip_line(extra: str) -> str:
+def pip_command(extra: str) -> str:
     """What to type so that an extra works."""
     line = pip_install(*map(plain, _needs(extra)))
     bare = [plain(each) for each in BARE.get(extra, [])]

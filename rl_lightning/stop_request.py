@@ -29,7 +29,7 @@ _late = False
 _shields = 0
 
 
-def ask(number: int | None = None, farewell: Callable[[], None] | None = None) -> None:
+def request_stop(number: int | None = None, farewell: Callable[[], None] | None = None) -> None:
     """Notes that a stop is wanted; where a signal asks for it, also sees to it that it comes.
 
     Args:
@@ -53,7 +53,7 @@ def clear() -> None:
     _over.set()
 
 
-def poll() -> None:
+def raise_if_stopped() -> None:
     """Called from inner loops: raises if a stop was asked for longer ago than patience allows."""
     if _asked_at is not None and time.monotonic() - _asked_at > PATIENCE:
         raise BlockAbandoned

@@ -27,7 +27,7 @@ class EnvSpec(NamedTuple):
     action_sizes: tuple[int, ...] = ()  # classes of each discrete component
     action_low: tuple[float, ...] = ()  # the env's own bounds of a continuous action
     action_high: tuple[float, ...] = ()
-    frames: int = 1  # equal frames stacked on the first axis of an observation, newest last
+    num_stack: int = 1  # equal frames stacked on the first axis of an observation, newest last
     action_mask: bool = False  # the env says which discrete actions are legal
     max_episode_steps: int | None = None
     action_repeat: int = 1

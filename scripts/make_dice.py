@@ -40,7 +40,7 @@ def draw_demo(run: str) -> None:
     figure, axes = plt.subplots(1, 4, figsize=(15, 4), sharex=True, sharey=True)
     field(axes[0], model)
     for axis, scale in zip(axes[1:], SCALES, strict=True):
-        model.guidance_scale, model.candidates = scale, 1500
+        model.guidance_scale, model.num_samples = scale, 1500
         with torch.inference_mode():
             rows = model.draw_candidates(torch.zeros(1, 1), torch.Generator().manual_seed(0))[0]
         axis.scatter(rows[:, 0], rows[:, 1], s=2, color="#0072B2")
@@ -83,7 +83,9 @@ def table(runs: list[str]) -> None:
     print("| policy | return | success | length |\n|---|---|---|---|")
     for stage in ("bc", "bc10", "behavior", "dice"):
         found = [
-            tested(run, stage) for run in runs if (Path(f"lightning_logs/{run}/{stage}") / "product").is_dir()
+            tested(run, stage)
+            for run in runs
+            if (Path(f"lightning_logs/{run}/{stage}") / "artifact").is_dir()
         ]
         cells = []
         for key, form in (("mean", "{:.2f}"), ("success", "{:.2f}"), ("length", "{:.0f}")):

@@ -21,7 +21,7 @@ shared: {{data.init_args.env.id: ALE/{game}-v5}}
 HELD = ("Freeway",)
 HOLD = """\
 stages:
-  - {name: explore, set: {model.init_args.hold: 16}}
+  - {name: explore, overrides: {model.init_args.max_action_repeat: 16}}
 """
 
 

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from rl_lightning.algorithms.worlds.next_frame import NextFrame
 from rl_lightning.clock.run_clock import RunConfig
-from rl_lightning.datamodules.frame_data import FrameWindows
+from rl_lightning.datamodules.frame_data import FrameWindowData
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.envs.wrappers.transforms import AtariFrames
 from rl_lightning.functional.reward_classes import reward_label
@@ -29,13 +29,13 @@ from rl_lightning.models.frames import frame_metrics as checks
 from rl_lightning.models.frames.frame_world import NextFramePredictor
 from rl_lightning.optim import Adam
 from rl_lightning.replay import reward_samplers
-from rl_lightning.replay.frames.frame_artifacts import put_frames
+from rl_lightning.replay.frames.frame_artifacts import write_frames
 from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.replay.segments import SegmentStore
-from rl_lightning.rollout.block import pick
+from rl_lightning.rollout.block import select_update
 from rl_lightning.rollout.collect import Collector
 
-GAME = EnvConfig("ALE/Freeway-v5", transforms=[AtariFrames(stride=4)])
+GAME = EnvConfig("ALE/Freeway-v5", transforms=[AtariFrames(pixel_stride=4)])
 SAMPLERS = {
     "online": reward_samplers.OnlineSampler(),
     "class_balanced": reward_samplers.ClassBalancedSampler(),
@@ -44,9 +44,9 @@ SAMPLERS = {
 HORIZONS = [1, 5, 10, 25, 50]
 
 
-def upward(obs: Any, carry: Any, explore: torch.Generator, mask: Any = None) -> Any:
-    action = torch.randint(3, (len(obs),), generator=explore)
-    return torch.where(torch.rand(len(obs), generator=explore) < 0.8, 1, action), carry
+def upward(obs: Any, carry: Any, generator: torch.Generator, mask: Any = None) -> Any:
+    action = torch.randint(3, (len(obs),), generator=generator)
+    return torch.where(torch.rand(len(obs), generator=generator) < 0.8, 1, action), carry
 
 
 def collected(steps: int, seed: int, game: EnvConfig = GAME, actor: Any = upward) -> FrameLog:
@@ -56,16 +56,16 @@ def collected(steps: int, seed: int, game: EnvConfig = GAME, actor: Any = upward
     return log
 
 
-def product(log: FrameLog, folder: Path) -> str:
+def artifact(log: FrameLog, folder: Path) -> str:
     spec = [list(part) if isinstance(part, tuple) else part for part in log.spec]
     state = {
         "log": log.save(SegmentStore(folder / "c" / "replay" / "rank-0")),
         "previous": None,
         "spec": spec,
     }
-    (folder / "product").mkdir()
-    put_frames(folder / "product", folder / "c" / "last", [{"frames": state}])
-    return str(folder / "product")
+    (folder / "artifact").mkdir()
+    write_frames(folder / "artifact", folder / "c" / "last", [{"frames": state}])
+    return str(folder / "artifact")
 
 
 def learn_world(
@@ -74,19 +74,26 @@ def learn_world(
     **settings: Any,
 ) -> NextFrame:  # fmt: skip
     torch.manual_seed(seed)
-    data = FrameWindows(game, frames, length=length, batch_size=batch_size, holdout=0.0, turning=turning)
+    data = FrameWindowData(
+        game, frames, sequence_length=length, batch_size=batch_size, val_fraction=0.0, event_fraction=turning
+    )
     data.configure(RunConfig(updates=steps), seed)
     recipe = NextFramePredictor(
-        embedding=8,
-        width=24,
-        doublings=2,
+        embed_dim=8,
+        base_channels=24,
+        filter_double_steps=2,
         dropout=0.0,
-        middle_dropout=0.0,
-        bits=0,
-        **(sizes or {"levels": 3}),
+        residual_dropout=0.0,
+        bottleneck_bits=0,
+        **(sizes or {"compress_steps": 3}),
     )
-    usual = {"optimizer": Adam(eps=1e-5), "lr": 1e-3, "decay_steps": 2 * steps, "input_noise": 0.01}
-    model = NextFrame(data.spec, network=recipe, value_weight=0.05, **(usual | settings))
+    usual = {
+        "optimizer": Adam(eps=1e-5),
+        "lr": 1e-3,
+        "scheduled_sampling_decay_steps": 2 * steps,
+        "input_noise": 0.01,
+    }
+    model = NextFrame(data.spec, predictor=recipe, value_coef=0.05, **(usual | settings))
     data.connect(model)
     model.on_fit_start()
     if first is not None:
@@ -95,7 +102,7 @@ def learn_world(
     for k in range(updates):
         model.clock.progress = k / updates
         with torch.autocast("cpu", torch.bfloat16, enabled=half):  # as `--trainer.precision bf16-mixed` does
-            model.update(pick(data.sample(1), 0))
+            model.update(select_update(data.sample(1), 0))
     return model.eval()
 
 
@@ -107,9 +114,9 @@ def learn_head(
     head = world.make_head("spatial")
     optimizer = Adam().build(head.parameters(), 1e-3)
     rows = (log.walk(0.99).run > 0).nonzero()[:, 0]
-    earlier, later = log.neighbours()
+    earlier, later = log.neighbors()
     reward = log.tensor("reward")[rows]
-    draw = reward_samplers.GroupDraw(sampler, rows, reward, earlier[rows], later[rows])
+    draw = reward_samplers.GroupSampler(sampler, rows, reward, earlier[rows], later[rows])
     own = torch.Generator().manual_seed(seed)
     for t in range(steps):
         window = log.windows(draw(32, t / steps, own), 1, 0.99)
@@ -162,7 +169,7 @@ def main() -> None:
     log, held = collected(6400, 0), collected(given.held, 1)
     print("collected", len(log), len(held), f"{time.process_time() - began:.0f} s", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        model = learn_world(product(log, Path(folder)), given.steps, given.length)
+        model = learn_world(artifact(log, Path(folder)), given.steps, given.length)
     rows = (held.walk(0.99).run >= 50).nonzero()[:, 0]
     chosen = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))]
     world = checks.one_step(model.world, held.windows(chosen[:512], 1, 0.99))

@@ -4,7 +4,7 @@
 
 Every second pixel of the playing field (80 x 80), 102,400 steps of a player that follows the ball half of the time and
 else keeps an action for a while, so that balls fly in all directions; 14,000 gradient steps of 8 single frames each,
-then 16,000 more in which balls count more and turns are seen more often; products in bfloat16. Tracked: the dreamed
+then 16,000 more in which balls count more and turns are seen more often; artifacts in bfloat16. Tracked: the dreamed
 ball is at most two pixels from the true one, in windows whose true ball is seen at every step, of this player and of
 one that never looks at the ball. Beside it, the ball left where it was, and one that flies straight on. The recipe was
 chosen by the windows of one held-out collection; those of another one, the fresh ones, judge it.
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from make_mbarc import collected, learn_world, product
+from make_mbarc import artifact, collected, learn_world
 from torch import Tensor
 
 from rl_lightning.envs.make import EnvConfig
@@ -30,7 +30,7 @@ from rl_lightning.optim import Adam
 from rl_lightning.optim.schedules import Cosine, Exponential
 from rl_lightning.types import FrameWindow
 
-GAME = EnvConfig("ALE/Pong-v5", transforms=[AtariFrames(stride=2, top=34, bottom=194)])
+GAME = EnvConfig("ALE/Pong-v5", transforms=[AtariFrames(pixel_stride=2, row_start=34, row_end=194)])
 BALL = 7  # its colour; inside the field nothing else has it
 STEPS, NEAR, HOLD, FOLLOWING = 10, 2.0, 8, 0.5
 CHOOSING, FRESH = 100, 101  # seeds of the held-out collections
@@ -44,43 +44,43 @@ UP, DOWN, FOLLOW = 2, 3, 6  # actions of the game, and one of ours
 # read again.
 SETTINGS: dict[str, Any] = {
     "batch_size": 8,
-    "sizes": {"levels": 1, "middle": 5},
+    "sizes": {"compress_steps": 1, "hidden_layers": 5},
     "lr": 3e-3,
     "lr_schedule": Cosine(1e-4),
     "optimizer": Adam(),
-    "decay_steps": 1_000_000_000,
-    "changed_weight": 10.0,
-    "changed_schedule": Exponential(3.0, fraction=0.5),
+    "scheduled_sampling_decay_steps": 1_000_000_000,
+    "motion_weight": 10.0,
+    "motion_weight_schedule": Exponential(3.0, fraction=0.5),
     "input_noise": 0.0,
 }
 # Then once more, from a higher rate again: now that it carries balls, it practises what it has seen once each. From the
 # start that many turns would starve the flights.
 AGAIN: dict[str, Any] = SETTINGS | {
     "lr": 2e-3,
-    "changed_weight": 3.0,
-    "changed_schedule": None,
-    "rare_weight": 30.0,
+    "motion_weight": 3.0,
+    "motion_weight_schedule": None,
+    "rare_pixel_weight": 30.0,
     "turning": 0.25,
 }
 
 
-def player(obs: Tensor, carry: Any, explore: torch.Generator, mask: Any = None) -> Any:
+def player(obs: Tensor, carry: Any, generator: torch.Generator, mask: Any = None) -> Any:
     """Changes its mind every eighth step: to follow the ball, or to an action that it keeps."""
     count = len(obs)
-    follows = torch.rand(count, generator=explore) < FOLLOWING
-    intent = torch.where(follows, FOLLOW, torch.randint(6, (count,), generator=explore))
+    follows = torch.rand(count, generator=generator) < FOLLOWING
+    intent = torch.where(follows, FOLLOW, torch.randint(6, (count,), generator=generator))
     if carry:
-        change = torch.rand(count, generator=explore) < 1.0 / HOLD
+        change = torch.rand(count, generator=generator) < 1.0 / HOLD
         intent = torch.where(change, intent, carry[0][:, 0].long())
     return torch.where(intent == FOLLOW, towards_ball(obs[:, -1]), intent), (intent[:, None].float(),)
 
 
-def restless(obs: Any, carry: Any, explore: torch.Generator, mask: Any = None) -> Any:
+def restless(obs: Any, carry: Any, generator: torch.Generator, mask: Any = None) -> Any:
     """Keeps an action for eight steps on average."""
-    fresh = torch.randint(6, (len(obs),), generator=explore)
+    fresh = torch.randint(6, (len(obs),), generator=generator)
     if not carry:
         return fresh, (fresh[:, None].float(),)
-    change = torch.rand(len(obs), generator=explore) < 1.0 / HOLD
+    change = torch.rand(len(obs), generator=generator) < 1.0 / HOLD
     action = torch.where(change, fresh, carry[0][:, 0].long())
     return action, (action[:, None].float(),)
 
@@ -143,8 +143,10 @@ class Windows:
             print(f"{name}, {len(self.truth)} windows, {guess}: {tracked(found, self.truth)}", flush=True)
 
     def judge(self, world: Any) -> str:
-        dreamed = torch.cat([checks.roll(world, part, STEPS) for part in checks.pieces(self.held)])
-        once = checks.one_step(world, self.held)["eval/changed_accuracy"]
+        dreamed = torch.cat(
+            [checks.open_loop_rollout(world, part, STEPS) for part in checks.chunks(self.held)]
+        )
+        once = checks.one_step(world, self.held)["eval/changed_pixel_accuracy"]
         found = ball(dreamed)
         last = [
             f"{tracked(found[some], self.truth[some])[-1]} of {int(some.sum())} {name}"
@@ -183,7 +185,7 @@ def main() -> None:
     for seed in range(given.first, given.first + given.seeds):
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            frames = product(collected(given.frames, seed, GAME, player), Path(folder))
+            frames = artifact(collected(given.frames, seed, GAME, player), Path(folder))
             model = learn_world(frames, given.steps, 1, GAME, seed, half=True, **SETTINGS)
             report(f"seed {seed}, first", model.world, sets)
             model = learn_world(frames, given.again, 1, GAME, seed, half=True, first=model, **AGAIN)

@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 from lightning.pytorch import Callback
 
 from rl_lightning.algorithms import RLModule
-from rl_lightning.behaviors.behavior_policies import DataPolicy
+from rl_lightning.behaviors.behavior_policies import BehaviorPolicy
 from rl_lightning.callbacks import LogConfig
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules import RLData
 from rl_lightning.datasets.rows.reward_tuning import RewardTuning
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.toys import _TOYS as TOYS
-from rl_lightning.envs.wrappers.env_noise import Noise
+from rl_lightning.envs.wrappers.env_noise import EnvNoise
 from rl_lightning.envs.wrappers.transforms import Transform
 from rl_lightning.evolution.cmaes import CMAES
 from rl_lightning.evolution.fitness import Fitness
-from rl_lightning.functional.advantage_estimators import ReturnComputer
+from rl_lightning.functional.advantage_estimators import AdvantageEstimator
 from rl_lightning.functional.diffusion_samplers import Sampler
 from rl_lightning.functional.noise_schedules import NoiseSchedule
 from rl_lightning.models.density import DensityRecipe
@@ -51,7 +51,7 @@ INTRO = """\
 
 Made by `make docs` from the signatures and docstrings; do not edit it. A name in a headline is what a config
 calls by `class_path`, the table below it is what its `init_args` take, and every row is also a flag:
-`--model.lr 3e-4`, `--data.env.id Acrobot-v1`, `--model.network MLP --model.network.hidden [64,64]`.
+`--model.lr 3e-4`, `--data.env.id Acrobot-v1`, `--model.network MLP --model.network.hidden_dims [64,64]`.
 `rl list algorithms PPO` and `rl fit --config NAME --help` print the same in the terminal.
 
 Beside the groups below a config has `seed_everything` (default 0), `threads` (CPU threads for torch; default: torch's
@@ -126,28 +126,28 @@ def sections() -> list[Section]:
         Section("Algorithms", "`model.class_path`. `spec` is filled in.", below(RLModule, "update")),
         Section("Data", "`data.class_path`.", below(RLData, "batches", "sample_batches")),
         Section("The environment", "`data.init_args.env`.", [EnvConfig]),
-        Section("Noise", "`data.init_args.env.noise`.", [Noise]),
+        Section("EnvNoise", "`data.init_args.env.noise`.", [EnvNoise]),
         Section("Transforms", "Entries of `data.init_args.env.transforms`.", below(Transform, "apply")),
         Section("Small envs", "`env.kwargs` of the ids below `rl/`.", toys()),
         Section("Networks", "`network` of an algorithm.", below(Network, "build")),
         Section("Buffers", "`buffer` of OnlineData.", below(BufferRecipe, "build")),
         Section("Worlds of frames", "`network` of NextFrame.", [NextFramePredictor]),
-        Section("Reward samplers", "`sampler` of RewardSteps.", below(RewardSampler, "groups")),
+        Section("Reward samplers", "`sampler` of RewardStepData.", below(RewardSampler, "groups")),
         Section("Optimizers", "`optimizer` of an algorithm.", below(OptimizerRecipe, "build")),
-        Section("Schedules", "`lr_schedule`, `clip_schedule`, ...", below(Schedule, "value")),
+        Section("Schedules", "`lr_schedule`, `clip_range_schedule`, ...", below(Schedule, "value")),
         Section("Densities", "`density` of Density.", below(DensityRecipe, "build")),
         Section("Denoisers", "`denoiser` of what learns by diffusion.", below(Denoiser, "build")),
         Section(
             "Noise schedules", "`schedule` of what learns by diffusion.", below(NoiseSchedule, "log_alpha")
         ),
-        Section("Samplers", "`sampler` of what learns by diffusion.", below(Sampler, "moves")),
+        Section("Samplers", "`sampler` of what learns by diffusion.", below(Sampler, "solver_steps")),
         Section("Candidate filters", "`filter` of DiceGuidance.", below(CandidateFilter, "choose")),
         Section("Reward tunings", "`rewards` of OfflineData.", below(RewardTuning, "tune")),
         Section("Planners", "`planner` of an algorithm.", below(Planner, "refit")),
-        Section("Data policies", "`policy` of Record.", below(DataPolicy, "build")),
-        Section("Evolution", "`strategy` of EvolveController.", [CMAES]),
-        Section("Fitness", "`fitness` of EvolveData.", below(Fitness, "judge")),
-        Section("Return computers", "`returns` of PPO.", below(ReturnComputer, "compute")),
+        Section("Data policies", "`policy` of Record.", below(BehaviorPolicy, "build")),
+        Section("Evolution", "`strategy` of EvolutionaryController.", [CMAES]),
+        Section("Fitness", "`fitness` of EvolutionData.", below(Fitness, "evaluate")),
+        Section("Return computers", "`returns` of PPO.", below(AdvantageEstimator, "compute")),
         Section(
             "Callbacks",
             "Every run has these already, set from `run` and `log`; your own and Lightning's go to "

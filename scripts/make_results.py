@@ -28,7 +28,7 @@ import yaml
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.cli.main import main as rl
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.wrappers.transforms import AtariPreset, Stack
+from rl_lightning.envs.wrappers.transforms import AtariPreprocessing, FrameStack
 from rl_lightning.rollout.evaluate import evaluate
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -57,7 +57,7 @@ BARS = {
 
 def env_of(config: dict[str, Any]) -> EnvConfig:
     fields = dict(config["data"]["init_args"]["env"])
-    made = {"Stack": Stack, "AtariPreset": AtariPreset}
+    made = {"FrameStack": FrameStack, "AtariPreprocessing": AtariPreprocessing}
     recipes = [
         made[t["class_path"].rpartition(".")[2]](**t.get("init_args", {})) for t in fields.pop("transforms")
     ]
@@ -65,10 +65,10 @@ def env_of(config: dict[str, Any]) -> EnvConfig:
     return EnvConfig(**fields, transforms=recipes)
 
 
-def mean_return(act: Any, env: EnvConfig, explore: torch.Generator | None) -> float:
+def mean_return(act: Any, env: EnvConfig, generator: torch.Generator | None) -> float:
     envs = make_envs(env, EPISODES, training=False)
     try:
-        played = evaluate(act, lambda n: (), envs, EPISODES, 77_000, explore)
+        played = evaluate(act, lambda n: (), envs, EPISODES, 77_000, generator)
     finally:
         envs.close()
     return float(np.mean([episode.episode_return for episode in played]))

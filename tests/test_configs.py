@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from generated_data import write_rows
 
 from rl_lightning.cli import main
 from rl_lightning.runs.config.build import RLCLI
@@ -18,7 +19,6 @@ from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.engine import throughput_probe
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import Run
-from tests.generated_data import write_rows
 
 FOLDER = Path(__file__).parents[1] / "configs"
 
@@ -47,7 +47,7 @@ def is_pipeline(name: str) -> bool:
 
 
 PIPELINES = [name for name in NAMES if is_pipeline(name)]
-# Stages that take another's product: they are built in the pipelines they belong to.
+# Stages that take another's artifact: they are built in the pipelines they belong to.
 TAKING = [name for name in NAMES if name.startswith("fqe/")]
 STAGES = [name for name in NAMES if "/stages/" in name and name not in PIPELINES]
 WHOLE = [
@@ -115,19 +115,26 @@ OFFLINE = [
 ]
 OFFLINE += ["--data.batch_size", "16"]
 # A GRU is many small steps.
-SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.epochs", "1"]}
+SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.n_epochs", "1"]}
 
 # A plan's episodes are of 200 steps and more: what is evaluated is what it costs.
 for _name in ("tdmpc/pendulum", "tdmpc2/pendulum", "tdmpc2/halfcheetah"):
-    SHORTER[_name] = ["--data.prefill", "40", "--data.pretrain", "2", "--data.env.max_episode_steps", "30"]
+    SHORTER[_name] = [
+        "--data.learning_starts",
+        "40",
+        "--data.pretrain",
+        "2",
+        "--data.env.max_episode_steps",
+        "30",
+    ]
 
 # World models: as few rows as make a window.
 WINDOWS = [
     "--data.batch_size",
     "2",
-    "--data.length",
+    "--data.sequence_length",
     "4",
-    "--data.prefill",
+    "--data.learning_starts",
     "48",
     "--data.train_every",
     "16",
@@ -145,9 +152,9 @@ WINDOWS = [
     "1",
 ]
 PLANS = [
-    "--model.planner.init_args.candidates",
+    "--model.planner.init_args.num_samples",
     "8",
-    "--model.planner.init_args.elites",
+    "--model.planner.init_args.num_elites",
     "2",
     "--model.planner.init_args.iterations",
     "1",
@@ -267,18 +274,21 @@ def test_config_trains(name, tmp_path, capsys):
 def test_pipeline_of_models_and_policies_trains(name, tmp_path, capsys):
     supply(name)
     small = [
-        f"--stages.{s}.data.starts=8" for s in ("policy", "mbpo", "mopo", "gormpo") if has_stage(name, s)
+        f"--stages.{s}.data.rollout_batch_size=8" for s in ("policy", "mbpo", "mopo", "gormpo") if has_stage(name, s)
     ]
     if name.startswith("dice/"):
         small += [f"--stages.{s}.data.batch_size=16" for s in ("behavior", "dice")]
-        small += ["--stages.dice.model.candidates=2", "--stages.dice.model.sampler.steps=2"]
-        small += ["--stages.behavior.model.sampler=DPMSolver", "--stages.behavior.model.sampler.steps=2"]
+        small += ["--stages.dice.model.num_samples=2", "--stages.dice.model.sampler.num_inference_steps=2"]
+        small += [
+            "--stages.behavior.model.sampler=DPMSolver",
+            "--stages.behavior.model.sampler.num_inference_steps=2",
+        ]
     flags = ["--updates", "4", "--eval_every", "2", "--eval_episodes", "1", "--log.tensorboard", "false"]
     code = main(["fit", "--config", name, "--name", "try", *flags, *small])
     captured = capsys.readouterr()
     assert code == 0, captured.err
     for stage in compose([name])["stages"]:
-        assert (tmp_path / "lightning_logs" / "try" / stage["name"] / "product" / "product.json").is_file()
+        assert (tmp_path / "lightning_logs" / "try" / stage["name"] / "artifact" / "artifact.json").is_file()
 
 
 def has_stage(name: str, stage: str) -> bool:
@@ -334,11 +344,11 @@ def test_pipeline_of_world_models_trains(name, tmp_path, capsys):
         "collect.data.steps_per_block": 60,
         "vision.run.updates": 3,
         "memory.run.updates": 3,
-        "memory.data.length": 8,
+        "memory.data.sequence_length": 8,
         "controller.run.updates": 2,
-        "controller.model.strategy.population": 4,
+        "controller.model.strategy.popsize": 4,
         "controller.model.reevaluate_rollouts": 2,
-        "controller.data.fitness.rollouts": 1,
+        "controller.data.fitness.num_rollouts": 1,
     }
     flags = [f"--stages.{key}={value}" for key, value in few.items()]
     flags += ["--eval_every", "2", "--eval_episodes", "1", "--log.tensorboard", "false"]
@@ -347,13 +357,13 @@ def test_pipeline_of_world_models_trains(name, tmp_path, capsys):
             f"--stages.{s}.data.env.max_episode_steps=40"
             for s in ("collect", "vision", "memory", "controller")
         ]
-        flags += ["--stages.controller.data.fitness.workers=1", "--stages.collect.data.num_envs=1"]
+        flags += ["--stages.controller.data.fitness.num_workers=1", "--stages.collect.data.num_envs=1"]
     code = main(["fit", "--config", name, "--name", "try", *flags])
     captured = capsys.readouterr()
     assert code == 0, captured.err
     run = tmp_path / "lightning_logs" / "try"
     for stage in ("collect", "vision", "memory", "controller"):
-        assert (run / stage / "product" / "product.json").is_file()
+        assert (run / stage / "artifact" / "artifact.json").is_file()
     assert "eval/return" in (run / "controller" / "metrics.csv").read_text()
 
 
@@ -369,12 +379,12 @@ def test_parity_configs_are_the_originals(name):
     if name.startswith("gormpo/"):
         penalty = stages["policy"]["config"]["data"]["init_args"]["penalty"]
         assert same_class(penalty["class_path"], "TanhPenalty")
-        assert penalty["init_args"] == {"scale": "nats", "slope": 0.1}
+        assert penalty["init_args"] == {"score_unit": "nats", "slope": 0.1}
         assert stages["policy"]["config"]["model"]["init_args"]["log_std_init"] == 0.0
     else:
         model = stages["dice"]["config"]["model"]["init_args"]
         assert (model["lr"], model["guide_lr"]) == (3e-4, 3e-4) and "lr_schedule" not in model
-        assert stages["dice"]["config"]["run"]["keep_every"] == 100_000
+        assert stages["dice"]["config"]["run"]["milestone_every"] == 100_000
 
 
 def test_games_are_one_template_and_one_table():
@@ -387,8 +397,8 @@ def test_games_are_one_template_and_one_table():
 TINY = {
     "explore": ["run.env_steps=128"],
     "collect": ["run.env_steps=64"],
-    "world": ["run.updates=2", "run.eval_every=2", "data.batch_size=2", "model.checked=8"],
-    "reward": ["run.updates=2", "run.eval_every=2", "model.checked=20"],
+    "world": ["run.updates=2", "run.eval_every=2", "data.batch_size=2", "model.eval_rows=8"],
+    "reward": ["run.updates=2", "run.eval_every=2", "model.eval_rows=20"],
     "policy": [
         "run.updates=1",
         "run.eval_every=1",
@@ -407,15 +417,20 @@ def test_pipeline_of_mbarc_trains_and_is_played_in_the_dream(tmp_path, capsys):
         "--stages.collect.data.num_envs=2",
         "--log.tensorboard=false",
     ]
-    film = "--stages.world.trainer.callbacks=[{class_path: RecordDream, init_args: {every: 2, length: 4}}]"
+    film = (
+        "--stages.world.trainer.callbacks="
+        "[{class_path: FramePredictionVideo, init_args: {every: 2, sequence_length: 4}}]"
+    )
     assert main(["fit", "--config", "mbarc/demo", "--name", "try", *flags, film]) == 0, (
         capsys.readouterr().err
     )
     run = tmp_path / "lightning_logs" / "try"
     assert list((run / "world-1" / "videos").glob("dream-*.mp4"))
-    assert not (run / "explore-1").exists() and (run / "policy-2" / "product" / "product.json").is_file()
+    assert not (run / "explore-1").exists() and (run / "policy-2" / "artifact" / "artifact.json").is_file()
     for where in ("real", "dream"):
-        code = main(["play", str(run / "policy-2"), "--episodes", "2", "--data.play_in", where, "--no_video"])
+        code = main(
+            ["play", str(run / "policy-2"), "--episodes", "2", "--data.eval_env", where, "--no_video"]
+        )
         assert code == 0, capsys.readouterr().err
     assert main(["test", str(run / "world-2")]) == 0 and "open_loop" in capsys.readouterr().out
 
@@ -424,7 +439,7 @@ def test_pipeline_of_control_through_an_ensemble_plays(tmp_path, capsys):
     name = "mpc/halfcheetah-medium"
     supply(name)
     flags = ["--updates", "2", "--eval_every", "1", "--eval_episodes", "1", "--log.tensorboard", "false"]
-    flags += ["--stages.mpc.model.planner.horizon=2", "--stages.mpc.model.planner.samples=40"]
+    flags += ["--stages.mpc.model.planner.horizon=2", "--stages.mpc.model.planner.num_samples=40"]
     flags += ["--stages.mpc.model.planner.iterations=1", "--stages.mpc.data.env.max_episode_steps=5"]
     flags += ["--stages.mpc.data.env.id=HalfCheetah-v5"]
     code = main(["fit", "--config", name, "--name", "try", *flags])

@@ -70,7 +70,13 @@ def test_options_page_leaves_nothing_out(generator):
         "envs": "Transform", "callbacks": "Callback",
     }  # fmt: skip
     described = {cls.__name__ for cls in OPTION_CLASSES}
-    bases = {"Dreaming", "EnvData", "EvaluatedData", "PlayedData", "ReplayData"}  # make no blocks themselves
+    bases = {
+        "SimulatedEnvMixin",
+        "EnvData",
+        "EvaluatedData",
+        "EvalEnvData",
+        "ReplayData",
+    }  # make no blocks themselves
     bases |= {"PolicyModule", "ModelModule", "EMAModule"}  # update nothing themselves
     for folder, root in roots.items():
         names = {entry.name for entry in catalog.children(folder, root)}

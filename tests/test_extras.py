@@ -16,7 +16,7 @@ EXTRAS = {k: v for k, v in PROJECT["optional-dependencies"].items() if k not in 
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_a_line_names_every_package_of_its_extra(extra):
-    line, _, _ = extras.pip_line(extra).partition(
+    line, _, _ = extras.pip_command(extra).partition(
         " && "
     )  # what follows is installed without its dependencies
     assert "rl-lightning" not in line, "it is on no index"
@@ -47,7 +47,7 @@ def test_newer_pythons_get_dm_control_by_itself(monkeypatch):
     bare = Requirement("dm_control>=1.0.50,<1.1")
     assert extras.plain(bare) == extras.plain(Requirement(EXTRAS["dmc"][0]))
     monkeypatch.setattr(extras, "BARE", {"dmc": [bare]})
-    assert extras.pip_line("dmc").endswith(f"install --no-deps '{extras.plain(bare)}'")
+    assert extras.pip_command("dmc").endswith(f"install --no-deps '{extras.plain(bare)}'")
     assert bare in extras.extra_requirements()["dmc"]
 
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 
-def records(folder: Path) -> list[Any]:
-    """Everything in the one file that a run of W&B's wrote: a log of LevelDB's form, in blocks of 32 kB."""
+def records(folder: Path, seconds: float = 30.0) -> list[Any]:
+    """Everything in the one file that a finished run of W&B's wrote, once its own process has closed it."""
+    until = time.monotonic() + seconds
+    while True:
+        found = _read(folder)
+        if any(record.WhichOneof("record_type") == "exit" for record in found) or time.monotonic() > until:
+            return found
+        time.sleep(0.1)
+
+
+def _read(folder: Path) -> list[Any]:
+    """A log of LevelDB's form, in blocks of 32 kB."""
     from wandb.proto import wandb_internal_pb2
 
     (path,) = folder.glob("wandb/offline-run-*/*.wandb")

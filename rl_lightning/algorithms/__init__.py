@@ -20,12 +20,12 @@ from rl_lightning.algorithms.online.sac import SAC
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import RLModule
 from rl_lightning.algorithms.worlds.dreamer import Dreamer
-from rl_lightning.algorithms.worlds.episode_recorder import Record
-from rl_lightning.algorithms.worlds.evolutionary_controller import EvolveController
+from rl_lightning.algorithms.worlds.episode_recorder import EpisodeRecorder
+from rl_lightning.algorithms.worlds.evolutionary_controller import EvolutionaryController
 from rl_lightning.algorithms.worlds.mdn_rnn import MDNRNN
 from rl_lightning.algorithms.worlds.next_frame import NextFrame
 from rl_lightning.algorithms.worlds.planet import PlaNet
-from rl_lightning.algorithms.worlds.reward_model import RewardHead
+from rl_lightning.algorithms.worlds.reward_model import RewardModel
 from rl_lightning.algorithms.worlds.tdmpc import TDMPC
 from rl_lightning.algorithms.worlds.tdmpc2 import TDMPC2
 from rl_lightning.algorithms.worlds.vae import VAE
@@ -51,13 +51,13 @@ __all__ = [
     "Dreamer",
     "Dynamics",
     "EnsembleMPC",
-    "EvolveController",
+    "EpisodeRecorder",
+    "EvolutionaryController",
     "ModelModule",
     "NextFrame",
     "PlaNet",
     "PolicyModule",
     "RLModule",
     "RandomPolicy",
-    "Record",
-    "RewardHead",
+    "RewardModel",
 ]

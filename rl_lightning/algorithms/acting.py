@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.collect import Act
+from rl_lightning.rollout.collect import ActFn
 from rl_lightning.types import Carry
 
 
@@ -16,16 +16,16 @@ class Acting:
     device: torch.device
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        """Actions for N observations: greedy if `explore` is None, else drawn from it."""
+        """Actions for N observations: greedy if `generator` is None, else drawn from it."""
         raise TypeError(f"{type(self).__name__} must define act(obs, carry, explore, mask)")
 
     def initial_carry(self, count: int) -> Carry:
         """The recurrent state of `count` envs at the start of an episode: zeros, or nothing."""
         return ()
 
-    def controller(self, role: str) -> Act:
+    def controller(self, role: str) -> ActFn:
         """Who acts under a role that a phase names: the agent itself, or a method `act_<role>` of the module."""
         if role == "agent":
             return self.act
@@ -35,15 +35,15 @@ class Acting:
             raise ConfigError(f"{type(self).__name__} has no controller '{role}'; there are {known}")
         return getattr(self, f"act_{role}")
 
-    def player(self, role: str = "agent") -> Act:
+    def player(self, role: str = "agent") -> ActFn:
         """Who acts under a role, taking observations from wherever envs leave them to the module's device."""
         act = self.controller(role)
         if self.device.type == "cpu":
             return act
 
         def on_device(
-            obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+            obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
         ) -> tuple[Tensor, Carry]:
-            return act(obs.to(self.device), carry, explore, None if mask is None else mask.to(self.device))
+            return act(obs.to(self.device), carry, generator, None if mask is None else mask.to(self.device))
 
         return on_device

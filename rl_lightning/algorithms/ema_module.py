@@ -13,14 +13,14 @@ from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.value import polyak_
+from rl_lightning.functional.value import polyak_update
 from rl_lightning.optim.optimizers import OptimizerRecipe
 from rl_lightning.optim.schedules import Constant, Schedule
 from rl_lightning.types import EnvSpec
 
 
-def average_share(updates: int, decay: float, power: float | None) -> float:
-    """Share of the new weights that a running average takes; with a power it begins as a copy and slows down."""
+def ema_rate(updates: int, decay: float, power: float | None) -> float:
+    """Fraction of the new weights that a running average takes; with a power it begins as a copy and slows down."""
     if power is not None:
         decay = min(decay, 1.0 - (1.0 + updates) ** -power)
     return 1.0 - decay
@@ -29,7 +29,7 @@ def average_share(updates: int, decay: float, power: float | None) -> float:
 class EMAModule(PolicyModule):
     """Base of the algorithms that train `model` on one loss and play its `average`; `average_of` sets both."""
 
-    explores_in_evaluation = True
+    deterministic_eval = False
     updates: Tensor
     model: Any  # what is trained, the subclass's own kind of network
     average: Any
@@ -61,8 +61,8 @@ class EMAModule(PolicyModule):
         (optimizer,) = self.raw_optimizers()
         set_lr(optimizer, self.lr_schedule, self.progress)
         norm = self.step(optimizer, loss, self.max_grad_norm)
-        share = average_share(int(self.updates), self.ema_decay, self.ema_power)
-        polyak_(list(self.average.parameters()), list(self.model.parameters()), share)
+        share = ema_rate(int(self.updates), self.ema_decay, self.ema_power)
+        polyak_update(list(self.average.parameters()), list(self.model.parameters()), share)
         self.updates += 1
         return {"train/loss": loss} | ({} if norm is None else {"train/grad_norm": norm})
 

@@ -14,7 +14,7 @@ from rl_lightning.types import EnvSpec, Transitions
 
 
 class ModelModule(RLModule):
-    """A model of something. A subclass defines `assess`, `update` and `configure_optimizers`.
+    """A model of something. A subclass defines `validate`, `update` and `configure_optimizers`.
 
     Args:
         spec: What the env or data set is like; filled in from the data.
@@ -29,16 +29,16 @@ class ModelModule(RLModule):
         self.closing = False  # it was made because the run ended, not because it was due
         self._fresh: dict[str, float] | None = None
 
-    def assess(self, data: Any) -> dict[str, float]:
+    def validate(self, data: Any) -> dict[str, float]:
         """What it is worth on held-out rows; `eval/score`, higher is better, ranks it."""
         raise TypeError(f"{type(self).__name__} must define assess(data)")
 
-    def heed(self, metrics: dict[str, float]) -> None:
+    def on_validation(self, metrics: dict[str, float]) -> None:
         """Told of each assessment in training; a model keeps its best weights here, and counts its patience."""
 
-    def report(self, data: Any) -> dict[str, Any]:
+    def test_report(self, data: Any) -> dict[str, Any]:
         """What `rl test` says of it: numbers, perhaps in groups."""
-        return dict(self.assess(data))
+        return dict(self.validate(data))
 
     def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
         """What `rl predict` writes of it, for rows of a data set."""
@@ -50,9 +50,9 @@ class ModelModule(RLModule):
             if self.trainer.state.fn != "fit":
                 self._test(batch)
                 return
-            metrics = self.assess(batch.source)
+            metrics = self.validate(batch.source)
             if not self.trainer.sanity_checking:
-                self.heed(metrics)
+                self.on_validation(metrics)
                 self._fresh = metrics
 
     def test_step(self, batch: EvaluationRound, batch_idx: int) -> None:
@@ -60,12 +60,12 @@ class ModelModule(RLModule):
             self._test(batch)
 
     def _test(self, batch: EvaluationRound) -> None:
-        self.assessed = self.report(batch.source)
+        self.assessed = self.test_report(batch.source)
         self._fresh = {k: float(v) for k, v in self.assessed.items() if isinstance(v, int | float)}
 
     def predict_step(self, batch: EvaluationRound, batch_idx: int) -> dict[str, np.ndarray]:
         """What it says of the held-out rows."""
-        return self.predict_rows(batch.source.holdout_rows())
+        return self.predict_rows(batch.source.val_rows())
 
     def summarize_evaluation(self) -> dict[str, float]:
         fresh, self._fresh = self._fresh, None

@@ -42,7 +42,7 @@ class PolicyModule(Acting, RLModule):  # type: ignore[misc]  # as RLModule
     """
 
     evaluated_on: ClassVar[Literal["episodes", "rows"]] = "episodes"
-    explores_in_evaluation = False
+    deterministic_eval = True  # False for a policy that has no likeliest action: it draws in evaluation, too
 
     def __init__(self, spec: EnvSpec) -> None:
         super().__init__(spec)
@@ -53,9 +53,9 @@ class PolicyModule(Acting, RLModule):  # type: ignore[misc]  # as RLModule
     # ---------------------------------------------------------------------------------------------------- evaluation
     def evaluation_draw(self, seed: int) -> torch.Generator | None:
         """What `act` is given wherever a finished policy acts: None for a greedy one, else where it draws from."""
-        return torch.Generator().manual_seed(derive(seed, "play")) if self.explores_in_evaluation else None
+        return None if self.deterministic_eval else torch.Generator().manual_seed(derive(seed, "play"))
 
-    def onlooker(self) -> Callable[[Tensor], list[np.ndarray]] | None:
+    def video_overlay(self) -> Callable[[Tensor], list[np.ndarray]] | None:
         """For a film: told of every observation [1, *O] of one episode, returns pictures [H, W, 3] to lay beside it."""
         return None
 

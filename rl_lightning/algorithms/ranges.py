@@ -8,25 +8,31 @@ from typing import Any
 from rl_lightning.errors import ConfigError
 
 RULES: list[tuple[str, str, Callable[[float], bool]]] = [
-    ("gamma epsilon mix input_noise rho", "it lies between 0 and 1", lambda x: 0 <= x <= 1),
-    ("target_rate slow_rate", "it is above 0, and at most 1", lambda x: 0 < x <= 1),
+    (
+        "gamma epsilon actor_grad_mix gae_lambda input_noise rho",
+        "it lies between 0 and 1",
+        lambda x: 0 <= x <= 1,
+    ),
+    ("tau", "it is above 0, and at most 1", lambda x: 0 < x <= 1),
     ("dropout ema_decay", "it is at least 0, and below 1", lambda x: 0 <= x < 1),
     ("percentile", "it lies between 0 and 100", lambda x: 0 <= x <= 100),
     (
-        "lr actor_lr alpha_lr critic_lr policy_noise noise_clip explore_noise guidance_scale actor_starts past warmup",
+        "lr actor_lr alpha_lr critic_lr policy_noise noise_clip exploration_noise guidance_scale "
+        "actor_warmup_updates context_steps planner_warmup_updates",
         "it must not be negative",
         lambda x: x >= 0,
     ),
     (
-        "max_grad_norm controller_grad_norm clip value_clip clip_guess target_kl huber_delta ratio_limit "
-        "advantage_clip initial_alpha",
+        "max_grad_norm actor_critic_max_grad_norm clip_range clip_range_vf clip_denoised target_kl huber_delta "
+        "max_ratio max_weight initial_alpha",
         "it must be above 0",
         lambda x: x > 0,
     ),
     (
-        "act_steps actor_every assess_rows candidates checked critic_subset critics decay_steps depth elites epochs "
-        "holdout_rows horizon horizons latent members minibatch_size mixtures n_step noise_draws obs_steps patience "
-        "lr_patience slow_every target_candidates target_every",
+        "n_action_steps policy_delay eval_rows num_samples num_target_critics num_critics "
+        "scheduled_sampling_decay_steps depth num_elites n_epochs horizon eval_horizons latent_dim ensemble_size "
+        "minibatch_size num_mixtures n_step num_noise_samples n_obs_steps patience lr_patience target_every "
+        "num_target_samples",
         "it must be at least 1",
         lambda x: x >= 1,
     ),

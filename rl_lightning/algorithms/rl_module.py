@@ -14,7 +14,7 @@ from rl_lightning.algorithms.hooks import BackwardHooks
 from rl_lightning.algorithms.hyperparameters import Rebuildable
 from rl_lightning.algorithms.step import Stepper
 from rl_lightning.clock.phases import PhaseContext
-from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.block import Block
 from rl_lightning.trainer.access import data_of
@@ -25,7 +25,7 @@ from rl_lightning.trainer.metrics_logger import MetricsLogger
 from rl_lightning.types import EnvSpec
 
 if TYPE_CHECKING:
-    from rl_lightning.artifacts import Provided
+    from rl_lightning.artifacts import Exported
 
 Metrics = dict[str, Tensor]
 
@@ -40,7 +40,8 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
 
     gamma = 0.99
     n_step = 1
-    members = 0  # parts that may each be given rows of their own (data.bootstrap); 0: all learn from the same
+    # parts that may each be given rows of their own (data.ensemble_bootstrap); 0: all learn from the same
+    ensemble_size = 0
     learns_from: ClassVar[tuple[type, ...]] = ()  # kinds of batches; (): any
     evaluated_on: ClassVar[Literal["episodes", "rows"]] = "episodes"
     looks_by_passes = False  # evaluated by passes over the data until the first regular evaluation
@@ -53,7 +54,7 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         self.automatic_optimization = False
         self.spec = spec
         self.phase: PhaseContext | None = None  # in a phase: its fields and progress
-        self.clock = RunSchedule()  # the data's, once there are some
+        self.clock = RunClock()  # the data's, once there are some
         self.data_source: Any = None  # the data, for `setup`; see rollout/learner.py for what they offer
         self.stepper = Stepper()
         self._own_optimizers: list[Optimizer] | None = None
@@ -78,7 +79,7 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         return self.clock.progress
 
     @property
-    def finished(self) -> bool:
+    def should_stop(self) -> bool:
         """True ends the run before its budget: nothing more is to be gained."""
         return False
 
@@ -97,7 +98,7 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
                 block.update_priorities(batch.index, metrics.pop("priority"))
             if "latent" in metrics:
                 block.update_latents(batch.index, metrics.pop("latent"))
-            self.record(metrics)
+            self.log_metrics(metrics)
             if self.stepper.schedulers:
                 self.step_schedulers(self.clock.update + 1, "step")
         return {"loss": self._loss, "env_step": self.clock.env_step, "update": self.clock.update}
@@ -135,7 +136,7 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
                     self.lr_scheduler_step(config.scheduler, metric)
 
     # ------------------------------------------------------------------------------------------------ what it measured
-    def record(self, metrics: Metrics) -> None:
+    def log_metrics(self, metrics: Metrics) -> None:
         """Adds to the running means; nothing is converted or logged here."""
         for name, value in metrics.items():
             if not isinstance(value, Tensor):
@@ -156,7 +157,7 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         self._sums = {k: v.to(self.device) for k, v in state["sums"].items()}
         self._counts = dict(state["counts"])
 
-    def drain_metrics(self) -> dict[str, float]:
+    def pop_metrics(self) -> dict[str, float]:
         """Means since the last call."""
         means = {name: float(total) / self._counts[name] for name, total in self._sums.items()}
         self._sums, self._counts = {}, {}
@@ -169,7 +170,7 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
     # --------------------------------------------------------------------------------------------- Lightning's hooks
     def attach(self, source: Any) -> None:
         """Takes the data that the Trainer has; called when it is set up, before `setup`."""
-        self.data_source, self.clock = source, source.schedule
+        self.data_source, self.clock = source, source.clock
 
     def configure_callbacks(self) -> list[Callback]:
         """What every fit needs, unless the Trainer has it; what cannot hold is refused here, before all else."""
@@ -193,11 +194,11 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         return None
 
     def borrowed(self) -> dict[str, nn.Module]:
-        """Frozen modules of earlier stages' products that `act` goes through; no checkpoint of this one holds them."""
+        """Frozen modules of earlier stages' artifacts that `act` goes through; no checkpoint of this one holds them."""
         return {}
 
-    def provides(self) -> dict[str, Provided]:
-        """What later stages may take from this one's product, by name."""
+    def exports(self) -> dict[str, Exported]:
+        """What later stages may take from this one's artifact, by name."""
         return {}
 
 

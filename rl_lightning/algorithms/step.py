@@ -119,7 +119,7 @@ class GradientGuard(Stepper):
 
     Args:
         skip: Leave a step out whose loss or gradient is not finite, instead of ending the run.
-        accumulate: Gradients averaged before each move.
+        accumulate_grad_batches: Gradients averaged before each move.
         max_skips: Steps left out in a row before the run ends after all.
         names: Parameters' names, for messages, by their id.
     """
@@ -127,7 +127,12 @@ class GradientGuard(Stepper):
     def __init__(
         self, skip: bool = False, accumulate: int = 1, max_skips: int = 100, names: dict[int, str] | None = None
     ) -> None:  # fmt: skip
-        self.skip, self.accumulate, self.max_skips, self.names = skip, accumulate, max_skips, names or {}
+        self.skip, self.accumulate_grad_batches, self.max_skips, self.names = (
+            skip,
+            accumulate,
+            max_skips,
+            names or {},
+        )
         self.skipped = self.in_a_row = 0
         self.pending: dict[int, tuple[int, list[Tensor | None]]] = {}  # id of an optimizer -> count and sums
 
@@ -162,17 +167,17 @@ class GradientGuard(Stepper):
 
     def _gathered(self, optimizer: Optimizer, grads: Grads) -> list[Tensor | None] | None:
         """The mean over the last `accumulate` gradients, once there are so many."""
-        if self.accumulate == 1:
+        if self.accumulate_grad_batches == 1:
             return list(grads)
         count, sums = self.pending.pop(id(optimizer), (0, [None] * len(grads)))
         sums = [
             old if new is None else new if old is None else old + new
             for old, new in zip(sums, grads, strict=True)
         ]
-        if count + 1 < self.accumulate:
+        if count + 1 < self.accumulate_grad_batches:
             self.pending[id(optimizer)] = (count + 1, sums)
             return None
-        return [None if total is None else total / self.accumulate for total in sums]
+        return [None if total is None else total / self.accumulate_grad_batches for total in sums]
 
     def _refuse(self, loss: float, params: list[Tensor], grads: Any) -> None:
         if not math.isfinite(loss):

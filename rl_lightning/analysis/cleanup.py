@@ -17,13 +17,13 @@ from typing import Any
 
 from rl_lightning.io.atomic import write_json
 from rl_lightning.io.text import printable
-from rl_lightning.runs.store.index import Index, Listed
+from rl_lightning.runs.store.index import Index, RunEntry
 from rl_lightning.runs.store.metrics_file import lower_is_better
 from rl_lightning.runs.store.run_filters import value_of
 from rl_lightning.runs.store.run_folder import RECORD, Run, now
 
 # What goes. All else in a run's folder is small, or the user's own.
-FOLDERS = ("checkpoints", "product", "videos", "wandb", "replay", ".product.tmp", "profile")
+FOLDERS = ("checkpoints", "artifact", "videos", "wandb", "replay", ".artifact.tmp", "profile")
 FILES = ("events.out.tfevents.", "predictions.npz")
 ACTIVE = ("running", "started")
 
@@ -33,20 +33,20 @@ class CleanupPlan:
     """What would be taken, and why the rest stays.
 
     Args:
-        take: Runs, each with the paths that go.
-        kept: Name of a run and the reason that it stays whole.
+        to_delete: Runs, each with the paths that go.
+        kept_because: Name of a run and the reason that it stays whole.
         size: Bytes that would be free.
     """
 
-    take: dict[str, list[Path]] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
+    to_delete: dict[str, list[Path]] = field(default_factory=dict)
+    kept_because: dict[str, str] = field(default_factory=dict)
     size: int = 0
 
     def __str__(self) -> str:
-        lines = [f"kept   {printable(name)}: {reason}" for name, reason in self.kept.items()]
-        for name, paths in self.take.items():
+        lines = [f"kept   {printable(name)}: {reason}" for name, reason in self.kept_because.items()]
+        for name, paths in self.to_delete.items():
             lines.append(f"clean  {printable(name)}: {', '.join(path.name for path in paths)}")
-        total = f"{len(self.take)} runs to clean, {self.size / 1e6:.1f} MB"
+        total = f"{len(self.to_delete)} runs to clean, {self.size / 1e6:.1f} MB"
         return "\n".join([*lines, f"{total}; configs, records and metrics stay"])
 
 
@@ -69,15 +69,15 @@ def plan(index: Index, best: int | None, recent_days: float | None, metric: str 
         reason = _reason(run, stages, taken, winners, recent_days)
         paths = [] if reason else removable(run.folder)
         if reason:
-            result.kept[run.name] = reason
+            result.kept_because[run.name] = reason
         elif paths:
-            result.take[run.name] = paths
+            result.to_delete[run.name] = paths
             result.size += sum(size_of(path) for path in paths)
     return result
 
 
 def _reason(
-    run: Listed, stages: Sequence[Listed], taken: dict[str, str], winners: set[str], days: float | None
+    run: RunEntry, stages: Sequence[RunEntry], taken: dict[str, str], winners: set[str], days: float | None
 ) -> str:
     parts = [run, *(stage for stage in stages if stage.name.startswith(run.name + "/"))]
     if run.folder.is_symlink():
@@ -95,12 +95,12 @@ def _reason(
     return ""
 
 
-def _abandoned(run: Listed) -> bool:
+def _abandoned(run: RunEntry) -> bool:
     """A run that never got to training and has no process: its record says `started` for ever."""
     return run.record.get("status") == "started" and not run.record.get("pid") and age_in_days(run) > 1
 
 
-def age_in_days(run: Listed) -> float:
+def age_in_days(run: RunEntry) -> float:
     """Days since a run last said something, by its record and by its files; the younger counts."""
     moments = [_moment(run.record.get(key)) for key in ("updated", "created")]
     for name in (RECORD, "metrics.csv", "config.yaml"):
@@ -117,7 +117,9 @@ def _moment(text: Any) -> float | None:
         return None
 
 
-def best_of_each_task(runs: Sequence[Listed], stages: Sequence[Listed], count: int, metric: str) -> set[str]:
+def best_of_each_task(
+    runs: Sequence[RunEntry], stages: Sequence[RunEntry], count: int, metric: str
+) -> set[str]:
     """Names of the best runs; scores of different tasks are never held against each other."""
     by_task: dict[str, list[tuple[float, str]]] = {}
     for part in (*(run for run in runs if not run.is_pipeline), *stages):
@@ -133,7 +135,7 @@ def best_of_each_task(runs: Sequence[Listed], stages: Sequence[Listed], count: i
     return found
 
 
-def taken_by_others(index: Index, runs: Iterable[Listed]) -> dict[str, str]:
+def taken_by_others(index: Index, runs: Iterable[RunEntry]) -> dict[str, str]:
     """Runs that some other run's config names, by name or by a path into their folder, and who does."""
     runs = list(runs)
     names = {run.name for run in runs if not run.is_stage}
@@ -161,7 +163,7 @@ def _run_named(text: str, names: set[str], root: str) -> str | None:
     if "/" not in text:
         return None
     for place in (os.path.expanduser(text), os.path.join(root, text), os.path.join(root, "..", text)):
-        real = os.path.realpath(place)  # a link on the shelf leads to the product itself
+        real = os.path.realpath(place)  # a link on the shelf leads to the artifact itself
         name = real[len(root) + 1 :].split(os.sep)[0] if real.startswith(root + os.sep) else ""
         if name in names:
             return name
@@ -199,9 +201,9 @@ def size_of(path: Path) -> int:
 def carry_out(decided: CleanupPlan, index: Index, shelves: Sequence[Path] = ()) -> list[str]:
     """Takes what was decided; returns the runs that were left alone after all, with the reason."""
     left = []
-    for name, paths in decided.take.items():
+    for name, paths in decided.to_delete.items():
         run = Run(index.root / name)
-        now_listed = Listed(Index(index.root), name, run.folder, run.read())
+        now_listed = RunEntry(Index(index.root), name, run.folder, run.read())
         if now_listed.status in ACTIVE and not _abandoned(now_listed):
             left.append(f"{name}: has been started again")
             continue
@@ -220,7 +222,7 @@ def carry_out(decided: CleanupPlan, index: Index, shelves: Sequence[Path] = ()) 
 
 
 def _drop_dead_links(shelf: Path, root: Path) -> None:
-    """Links on the shelf whose product has just gone."""
+    """Links on the shelf whose artifact has just gone."""
     inside = os.path.realpath(root) + os.sep
     with contextlib.suppress(OSError):
         for link in shelf.iterdir():

@@ -18,7 +18,7 @@ from rl_lightning.runs.store.flat_settings import read_settings, setting, varyin
 from rl_lightning.runs.store.index import Index
 from rl_lightning.runs.store.metrics_file import ALIASES, header, lower_is_better, real_name
 from rl_lightning.runs.store.names import slug
-from rl_lightning.runs.store.select_runs import choose
+from rl_lightning.runs.store.select_runs import select_runs
 
 if TYPE_CHECKING:
     from rl_lightning.runs.store.run_folder import Run
@@ -28,7 +28,7 @@ POINTS = 200  # of a band
 
 
 @dataclass
-class Arm:
+class ComparisonGroup:
     """One group of runs and what one metric did in it.
 
     Args:
@@ -112,7 +112,7 @@ def compare_named(
 ) -> tuple[Comparison, dict[str, list[Run]]]:
     """Runs, groups or folders by their names: compared, and the runs that they stand for. See `compare`."""
     with Index() as index:
-        groups = choose(words, index)
+        groups = select_runs(words, index)
     return compare(groups, metrics, threshold, optimal, against), groups
 
 
@@ -139,7 +139,7 @@ def compare(
     }
     for metric in result.metrics:
         arms = [
-            Arm(name, [read_curve(run, metric, against) for run in runs], tasks[name])
+            ComparisonGroup(name, [read_curve(run, metric, against) for run in runs], tasks[name])
             for name, runs in groups.items()
         ]
         _one_metric(result, metric, arms, threshold, optimal)
@@ -162,7 +162,11 @@ def _own_name(metric: str, groups: Mapping[str, Sequence[Run]]) -> str:
 
 
 def _one_metric(
-    result: Comparison, metric: str, arms: list[Arm], threshold: float | None, optimal: float | None
+    result: Comparison,
+    metric: str,
+    arms: list[ComparisonGroup],
+    threshold: float | None,
+    optimal: float | None,
 ) -> None:
     lower = lower_is_better(metric)
     clocks = {curve.clock for arm in arms for curve in arm.curves}
@@ -192,7 +196,9 @@ def _one_metric(
     )
 
 
-def _row(arm: Arm, lower: bool, goal: float, ideal: float, start: float, end: float) -> dict[str, Any]:
+def _row(
+    arm: ComparisonGroup, lower: bool, goal: float, ideal: float, start: float, end: float
+) -> dict[str, Any]:
     strata = list(arm.sample().values())
     pooled = [value for values in strata for value in values]
     low, high = score_statistics.stratified_interval(strata, score_statistics.iqm)
@@ -224,7 +230,7 @@ def _median_reached(places: Sequence[float | None]) -> float | None:
     return middle if np.isfinite(middle) else None
 
 
-def _pairs(ours: Arm, theirs: Arm, lower: bool) -> tuple[list[Any], list[Any]] | None:
+def _pairs(ours: ComparisonGroup, theirs: ComparisonGroup, lower: bool) -> tuple[list[Any], list[Any]] | None:
     a, b = ours.sample(), theirs.sample()
     if a.keys() != b.keys():
         return None
@@ -232,7 +238,7 @@ def _pairs(ours: Arm, theirs: Arm, lower: bool) -> tuple[list[Any], list[Any]] |
     return [np.multiply(sign, a[task]) for task in a], [np.multiply(sign, b[task]) for task in a]
 
 
-def chance(ours: Arm, theirs: Arm, lower: bool) -> float | None:
+def chance(ours: ComparisonGroup, theirs: ComparisonGroup, lower: bool) -> float | None:
     """Probability that ours scores better, averaged over tasks; None if their tasks differ."""
     pairs = _pairs(ours, theirs, lower)
     if pairs is None:
@@ -242,7 +248,7 @@ def chance(ours: Arm, theirs: Arm, lower: bool) -> float | None:
     )
 
 
-def _improvement(arm: Arm, first: Arm, lower: bool) -> dict[str, float]:
+def _improvement(arm: ComparisonGroup, first: ComparisonGroup, lower: bool) -> dict[str, float]:
     pairs = None if arm is first else _pairs(arm, first, lower)
     if pairs is None:
         return {}
@@ -250,14 +256,14 @@ def _improvement(arm: Arm, first: Arm, lower: bool) -> dict[str, float]:
     return {"improvement": estimate, "improvement_low": low, "improvement_high": high}
 
 
-def common_range(arms: Sequence[Arm]) -> tuple[float, float]:
+def common_range(arms: Sequence[ComparisonGroup]) -> tuple[float, float]:
     """Where all curves have values; the whole range if there is no such place."""
     curves = [curve for arm in arms for curve in arm.curves]
     start, end = max(curve.x[0] for curve in curves), min(curve.x[-1] for curve in curves)
     return (start, end) if start <= end else (min(c.x[0] for c in curves), max(c.x[-1] for c in curves))
 
 
-def band(arm: Arm) -> Band:
+def band(arm: ComparisonGroup) -> Band:
     """The mean of an arm's curves where all of them have values, with its 95 % interval."""
     if not arm.seeds:
         x, y = arm.curves[0].x, arm.curves[0].y

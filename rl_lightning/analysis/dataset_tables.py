@@ -9,7 +9,7 @@ from rl_lightning.analysis.listing import table
 from rl_lightning.datasets.data_files import D4RL_FILES, locate
 from rl_lightning.datasets.load import load_raw, sha256_of
 from rl_lightning.datasets.rows.checks import examine
-from rl_lightning.datasets.summary import episode_table, shelves
+from rl_lightning.datasets.summary import data_folders, episode_table
 
 
 def list_datasets(form: str = "text", fetchable: bool = False, edge: int | None = None) -> str:
@@ -20,7 +20,7 @@ def list_datasets(form: str = "text", fetchable: bool = False, edge: int | None 
         fetchable: Also the names of what can be fetched.
         edge: Column at which lines of a table are cut; null: nowhere.
     """
-    folders = shelves()
+    folders = data_folders()
     if form == "json":
         entries = [{"folder": shelf.folder, "files": shelf.files} for shelf in folders]
         return json.dumps(entries, indent=2, default=str)

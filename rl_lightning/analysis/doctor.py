@@ -117,14 +117,14 @@ def extras() -> list[Finding]:
     """Each extra: complete, or with the line that installs it."""
     found = []
     for extra, needs in wanted.extra_requirements().items():
-        lines = [_check(each, wanted.pip_line(extra)) for each in needs]
+        lines = [_check(each, wanted.pip_command(extra)) for each in needs]
         wrong = [line for line in lines if line.level != "ok"]
         if not wrong:
             found.append(Finding("ok", f"extra {extra}: {' · '.join(line.text for line in lines)}"))
         else:
             level = "bad" if any(_outdated(each) for each in needs) else "note"
             what = "; ".join(line.text for line in wrong)
-            found.append(Finding(level, f"extra {extra}: {what}", wanted.pip_line(extra)))
+            found.append(Finding(level, f"extra {extra}: {what}", wanted.pip_command(extra)))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from rl_lightning.analysis.doctor import Finding, installed
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 
 # suite -> (extra, a module it needs, an env of it)
 SUITES = {
@@ -23,7 +23,7 @@ def deep_report() -> list[Finding]:
     found = []
     for suite, (extra, module, env_id) in SUITES.items():
         if not installed(module):
-            found.append(Finding("note", f"{suite}: not installed", pip_line(extra)))
+            found.append(Finding("note", f"{suite}: not installed", pip_command(extra)))
             continue
         found.append(_step(suite, env_id, extra))
         if found[-1].level == "ok":
@@ -44,7 +44,9 @@ def _step(suite: str, env_id: str, extra: str) -> Finding:
             env.close()
     except Exception as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
-        return Finding("bad", f"{suite}: {env_id} does not step ({first})", pip_line(extra) if extra else "")
+        return Finding(
+            "bad", f"{suite}: {env_id} does not step ({first})", pip_command(extra) if extra else ""
+        )
     return Finding("ok", f"{suite}: {env_id} steps")
 
 

@@ -12,7 +12,7 @@ from rl_lightning.analysis.stats_table import Table, aligned, plain
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.compose import shipped
-from rl_lightning.runs.store.index import Index, Listed
+from rl_lightning.runs.store.index import Index, RunEntry
 from rl_lightning.runs.store.run_filters import keep, order, parse_condition, value_of
 
 KINDS = ("configs", "algorithms", "envs", "runs", "groups", "pipelines")
@@ -86,7 +86,7 @@ def list_names(kind: str, search: Sequence[str], form: str = "table", edge: int 
     return rows_text(chosen, form, f"nothing among {len(rows)} {kind} has '{' '.join(search)}'", edge)
 
 
-def run_rows(runs: Sequence[Listed], columns: Sequence[str] = (), form: str = "table") -> list[Row]:
+def run_rows(runs: Sequence[RunEntry], columns: Sequence[str] = (), form: str = "table") -> list[Row]:
     if form == "json" and not columns:
         return [{"name": run.name, **run.record, **live(run)} for run in runs]
     rows = []
@@ -102,7 +102,7 @@ def run_rows(runs: Sequence[Listed], columns: Sequence[str] = (), form: str = "t
     return rows
 
 
-def usual_columns(runs: Sequence[Listed]) -> list[str]:
+def usual_columns(runs: Sequence[RunEntry]) -> list[str]:
     """Those of COLUMNS, and, where some run learns from recorded data, which data and how many updates."""
     columns = list(COLUMNS)
     if any(dataset_of(run) for run in runs):
@@ -112,12 +112,12 @@ def usual_columns(runs: Sequence[Listed]) -> list[str]:
     return columns
 
 
-def dataset_of(run: Listed) -> str | None:
+def dataset_of(run: RunEntry) -> str | None:
     data = run.record.get("data")
     return str(data["name"]) if isinstance(data, dict) and data.get("name") else None
 
 
-def live(run: Listed) -> Row:
+def live(run: RunEntry) -> Row:
     """What a running run has reached by now; its record is older than its metrics."""
     if run.status != "running":
         return {"status": run.status}
@@ -132,9 +132,9 @@ def live(run: Listed) -> Row:
     return reached
 
 
-def group_rows(runs: Sequence[Listed]) -> list[Row]:
+def group_rows(runs: Sequence[RunEntry]) -> list[Row]:
     """Groups of seeds with the means of their scores."""
-    groups: dict[str, list[Listed]] = {}
+    groups: dict[str, list[RunEntry]] = {}
     for run in runs:
         if run.record.get("group"):
             groups.setdefault(str(run.record["group"]), []).append(run)
@@ -151,7 +151,7 @@ def group_rows(runs: Sequence[Listed]) -> list[Row]:
     return rows
 
 
-def stage_rows(runs: Sequence[Listed]) -> list[Row]:
+def stage_rows(runs: Sequence[RunEntry]) -> list[Row]:
     """Pipelines, each followed by its stages."""
     rows = []
     for run in sorted(runs, key=lambda run: run.name):

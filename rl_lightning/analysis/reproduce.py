@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl_lightning.analysis.run_differences import circumstances, continuations, first_difference, first_row
-from rl_lightning.callbacks.run_controller import StopAt
+from rl_lightning.callbacks.run_controller import ClockLimit
 from rl_lightning.errors import ConfigError
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.compose import Config, compose
 from rl_lightning.runs.config.parsing import check_imports, parse_config
-from rl_lightning.runs.engine.fit_session import Training
+from rl_lightning.runs.engine.fit_session import FitSession
 from rl_lightning.runs.engine.folder import start_record
-from rl_lightning.runs.pipeline.relocate_inputs import at_home
+from rl_lightning.runs.pipeline.relocate_inputs import relocate_inputs
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import Run, claim
 from rl_lightning.runs.store.run_record import FIRST_CONFIG
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
 
 
-class Span(NamedTuple):
+class ReproducedSpan(NamedTuple):
     """How much of a run is made again, on its own clock.
 
     Args:
@@ -65,7 +65,7 @@ class Reproduction:
         self.cli: RLCLI = parse_config(settings(run, self.record), request)
         self.saved = self.cli.plain()
         self.cli.build()
-        self.span = span_of(run, self.record, self.cli.datamodule.clock, stop)
+        self.span = span_of(run, self.record, self.cli.datamodule.clock_name, stop)
 
     @property
     def note(self) -> str | None:
@@ -81,12 +81,12 @@ class Reproduction:
         """Trains again and compares."""
         again = claim(None, f"{self.run.name}-again")
         start_record(again, self.saved, self.request)
-        training = Training(self.cli, again, redact(self.cli.plain()))
-        training.trainer.callbacks.insert(0, StopAt(self.span.stop))  # type: ignore[attr-defined]
+        training = FitSession(self.cli, again, redact(self.cli.plain()))
+        training.trainer.callbacks.insert(0, ClockLimit(self.span.stop))  # type: ignore[attr-defined]
         code = training.fit()
         if code:
             return Reproduced(code, None)
-        return compare_runs(self.run, again, self.record, self.span, self.cli.datamodule.schedule.now)
+        return compare_runs(self.run, again, self.record, self.span, self.cli.datamodule.clock.now)
 
 
 def settings(run: Run, record: dict[str, Any]) -> Config:
@@ -98,10 +98,10 @@ def settings(run: Run, record: dict[str, Any]) -> Config:
         raise ConfigError(f"'{run.name}' is a pipeline; reproduce its stages one by one: {stages}")
     if config.get("threads") is None and record.get("threads"):
         config["threads"] = record["threads"]  # another number of threads rounds differently
-    return at_home(config, run.folder)
+    return relocate_inputs(config, run.folder)
 
 
-def span_of(run: Run, record: dict[str, Any], clock: str, wanted: int) -> Span:
+def span_of(run: Run, record: dict[str, Any], clock: str, wanted: int) -> ReproducedSpan:
     """What can be compared: not past the first change of settings, and at least one row."""
     first = first_row(run.folder, clock)
     if first is None:
@@ -112,7 +112,7 @@ def span_of(run: Run, record: dict[str, Any], clock: str, wanted: int) -> Span:
     if changes and min(changes) < (wanted or reached + 1):
         stop = min(changes)
         continued = (stop, continuations(record, clock)[changes.index(stop)])
-    span = Span(clock, stop, reached, continued)
+    span = ReproducedSpan(clock, stop, reached, continued)
     below = span.below(stop)
     if below is not None and below <= first:
         hint = f"give --{clock}s {min(first + 1, reached)} or more"
@@ -123,7 +123,7 @@ def span_of(run: Run, record: dict[str, Any], clock: str, wanted: int) -> Span:
     return span
 
 
-def compare_runs(run: Run, again: Run, record: dict[str, Any], span: Span, now: int) -> Reproduced:
+def compare_runs(run: Run, again: Run, record: dict[str, Any], span: ReproducedSpan, now: int) -> Reproduced:
     """Whether the two are the same, as far as both go."""
     below = span.below(now)
     difference, rows = first_difference(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 COMPARED = ("metrics.csv", "eval.jsonl")
-AROUND = ("versions", "python", "platform", "threads", "git", "data", "products")
+AROUND = ("versions", "python", "platform", "threads", "git", "data", "artifacts")
 
 
 class Difference(NamedTuple):

@@ -15,7 +15,7 @@ from rl_lightning.analysis.stats_table import Table, aligned, plain, shown
 from rl_lightning.errors import RLError
 from rl_lightning.io.text import printable
 from rl_lightning.runs.config.compose import compose, find, inline, shipped
-from rl_lightning.runs.store.index import Index, Listed
+from rl_lightning.runs.store.index import Index, RunEntry
 from rl_lightning.runs.store.run_folder import resolve
 
 
@@ -40,12 +40,12 @@ def show_run(word: str, form: str = "text", edge: int | None = None) -> str:
     return json.dumps(plain(about), indent=2) if form == "json" else as_text(about)
 
 
-def _by_path(word: str, index: Index) -> Listed:
+def _by_path(word: str, index: Index) -> RunEntry:
     run = resolve(word)
-    return Listed(index, run.name, run.folder, run.read())
+    return RunEntry(index, run.name, run.folder, run.read())
 
 
-def describe(run: Listed, stages: list[Listed]) -> dict[str, Any]:
+def describe(run: RunEntry, stages: list[RunEntry]) -> dict[str, Any]:
     """All of it, as plain values."""
     record = {**run.record, **live(run)}
     base, below = origin(record)
@@ -107,7 +107,7 @@ def checkpoints(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def next_steps(run: Listed, record: dict[str, Any]) -> list[str]:
+def next_steps(run: RunEntry, record: dict[str, Any]) -> list[str]:
     """What to type."""
     name, status = run.name, run.status
     if status == "running":

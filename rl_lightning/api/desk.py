@@ -10,7 +10,7 @@ from rl_lightning.api.spelling import spoken_in_python
 
 if TYPE_CHECKING:
     from rl_lightning.analysis.compare import Comparison
-    from rl_lightning.runs.store.index import Listed
+    from rl_lightning.runs.store.index import RunEntry
 
 
 @spoken_in_python()
@@ -21,7 +21,7 @@ def find(
     limit: int | None = None,
     root: str | Path | None = None,
     **fields: Any,
-) -> list[Listed]:
+) -> list[RunEntry]:
     """Runs, like `rl list`: each with name, folder, record, status, config and metrics.
 
     Args:

@@ -82,7 +82,7 @@ class LoadedPolicy:
 
     def _generator(self, deterministic: bool | None) -> Any:
         """Where an action is drawn from; None for the likeliest."""
-        by_nature = type(self.model).explores_in_evaluation  # a policy that has no likeliest action
+        by_nature = not type(self.model).deterministic_eval  # a policy that has no likeliest action
         if deterministic is None or (deterministic and by_nature):
             return self._draw
         if deterministic:

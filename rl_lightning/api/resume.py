@@ -114,13 +114,13 @@ def resume(
 
 
 def _resume_one(run: Run, changes: ResumeChanges, given: Mapping[str, Any]) -> TrainedRun:
-    from rl_lightning.runs.engine.init_distributed import alone, meet
-    from rl_lightning.runs.engine.resume import go_on
+    from rl_lightning.runs.engine.init_distributed import init_distributed, run_lock
+    from rl_lightning.runs.engine.resume import resume_run
 
     request = changes.request(run, given)
-    meet()
-    with alone(run):
-        go_on(run, request)
+    init_distributed()
+    with run_lock(run):
+        resume_run(run, request)
     return TrainedRun(run.folder, request.given)
 
 

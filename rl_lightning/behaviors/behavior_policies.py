@@ -9,40 +9,43 @@ from torch import Tensor
 
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.collect import Act
+from rl_lightning.rollout.collect import ActFn
 from rl_lightning.types import Carry, EnvSpec
 
 
-class DataPolicy(ABC):
+class BehaviorPolicy(ABC):
     """Recipe of an actor that needs no training."""
 
     @abstractmethod
-    def build(self, spec: EnvSpec) -> Act:
+    def build(self, spec: EnvSpec) -> ActFn:
         """The actor; its carry begins each episode with zeros."""
 
     def initial_carry(self, spec: EnvSpec, count: int) -> Carry:
         return ()
 
 
-class UniformActions(DataPolicy):
+class UniformActions(BehaviorPolicy):
     """Every action anew, all alike."""
 
-    def build(self, spec: EnvSpec) -> Act:
+    def build(self, spec: EnvSpec) -> ActFn:
         return random_actor(spec)
 
 
-class BrownianActions(DataPolicy):
+class BrownianActions(BehaviorPolicy):
     """Actions that drift: a continuous one takes small steps, a discrete one is kept for a while.
 
     Args:
-        step: Standard deviation of a continuous action's change in one step, actions lying in [-1, 1].
-        keep: Probability that a discrete action is taken once more.
+        noise_std: Standard deviation of a continuous action's change in one step, actions lying in [-1, 1].
+        repeat_action_probability: Probability that a discrete action is taken once more.
     """
 
-    def __init__(self, step: float = 0.02**0.5, keep: float = 0.7) -> None:
-        if step <= 0.0 or not 0.0 <= keep < 1.0:
-            raise ConfigError(f"BrownianActions needs step above 0 and keep in [0, 1), not {step} and {keep}")
-        self.step, self.keep = step, keep
+    def __init__(self, noise_std: float = 0.02**0.5, repeat_action_probability: float = 0.7) -> None:
+        if noise_std <= 0.0 or not 0.0 <= repeat_action_probability < 1.0:
+            raise ConfigError(
+                f"BrownianActions needs noise_std above 0 and repeat_action_probability in [0, 1), not {noise_std} and "
+                f"{repeat_action_probability}"
+            )
+        self.noise_std, self.repeat_action_probability = noise_std, repeat_action_probability
 
     def initial_carry(self, spec: EnvSpec, count: int) -> Carry:
         return (
@@ -50,21 +53,23 @@ class BrownianActions(DataPolicy):
             torch.zeros(count),
         )  # last action, and whether there is one
 
-    def build(self, spec: EnvSpec) -> Act:
+    def build(self, spec: EnvSpec) -> ActFn:
         fresh = random_actor(spec)
 
         def act(
-            obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+            obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
         ) -> tuple[Tensor, Carry]:
-            generator = explore or torch.Generator().manual_seed(0)
+            generator = generator or torch.Generator().manual_seed(0)
             last, begun = carry
             new, _ = fresh(obs, (), generator, mask)
             rows = begun.bool().reshape(-1, *[1] * len(spec.action_shape))
             if spec.action_kind == "continuous":
-                moved = last + self.step * torch.randn(last.shape, generator=generator)
+                moved = last + self.noise_std * torch.randn(last.shape, generator=generator)
                 action = torch.where(rows, moved.clamp(-1.0, 1.0), new)
                 return action, (action, torch.ones_like(begun))
-            kept = torch.rand(len(obs), generator=generator).reshape(rows.shape) < self.keep
+            kept = (
+                torch.rand(len(obs), generator=generator).reshape(rows.shape) < self.repeat_action_probability
+            )
             if mask is not None and spec.action_kind == "discrete":
                 kept &= mask.gather(1, last.long()[:, None])[:, 0]
             action = torch.where(rows & kept, last.long(), new)

@@ -13,12 +13,12 @@ WIDE = 0.75  # how far from the obstacle's middle it keeps
 PACE, NOISE = 0.8, 0.05  # of the longest step
 
 
-def around_either_side(
-    obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+def detour_walker(
+    obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Carry]:
     """Circles the obstacle of rl/Detour to the goal; carry: the side, 1 or -1, drawn when it is 0."""
     place = obs if obs.dim() == 2 else torch.from_numpy(middle_of(obs.numpy()))
-    draw = explore if explore is not None else torch.Generator().manual_seed(0)
+    draw = generator if generator is not None else torch.Generator().manual_seed(0)
     coin = (torch.rand(len(place), 1, generator=draw) < 0.5).float() * 2.0 - 1.0
     side = torch.where(carry[0] == 0.0, coin, carry[0])
     away = place.norm(dim=-1, keepdim=True).clamp_min(1e-6)
@@ -28,6 +28,6 @@ def around_either_side(
     goal = torch.tensor(Detour.GOAL) - place
     aim = torch.where((place[:, :1] > 0.45) & (side * place[:, 1:] < 0.75), goal, circle)
     step = PACE * aim / aim.norm(dim=-1, keepdim=True).clamp_min(1e-6)
-    if explore is not None:
-        step = step + NOISE * standard_noise(step.shape, explore, step)
+    if generator is not None:
+        step = step + NOISE * standard_noise(step.shape, generator, step)
     return step.clamp(-1.0, 1.0), (side,)

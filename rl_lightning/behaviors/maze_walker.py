@@ -15,12 +15,12 @@ PULL, DRAG, NOISE = 3.0, 1.0, 0.5
 NEAR = 0.3  # an errand is done within this distance
 
 
-def through_the_u(
-    obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+def u_maze_walker(
+    obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Carry]:
     """Steers a ball to a cell of the U, and then to another; carry: the number of the cell, from 1."""
     cells = torch.tensor(CORRIDOR)
-    draw = explore if explore is not None else torch.Generator().manual_seed(0)
+    draw = generator if generator is not None else torch.Generator().manual_seed(0)
     place, speed = obs[:, :2], obs[:, 2:4]
     here = torch.cdist(place, cells).argmin(-1)
     wanted = carry[0][:, 0].round().long() - 1
@@ -31,8 +31,8 @@ def through_the_u(
     wanted = torch.where(done, torch.where(to_goal, last, anywhere), wanted)
     ahead = here + (wanted - here).sign()
     aim = PULL * (cells[ahead] - place) - DRAG * speed
-    if explore is not None:
-        aim = aim.clamp(-1.0, 1.0) + NOISE * standard_noise(aim.shape, explore, aim)
+    if generator is not None:
+        aim = aim.clamp(-1.0, 1.0) + NOISE * standard_noise(aim.shape, generator, aim)
     return aim.clamp(-1.0, 1.0), ((wanted + 1).float().unsqueeze(1),)
 
 

@@ -6,18 +6,18 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.collect import Act
+from rl_lightning.rollout.collect import ActFn
 from rl_lightning.types import Carry, EnvSpec
 
 
-def random_actor(spec: EnvSpec) -> Act:
+def random_actor(spec: EnvSpec) -> ActFn:
     """Ignores what it sees. Draws from `explore`, and from a fixed generator where it is None."""
     fallback = torch.Generator().manual_seed(0)
 
     def act(
-        obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        generator, n = explore or fallback, len(obs)
+        generator, n = generator or fallback, len(obs)
         if spec.action_kind == "continuous":
             return torch.empty((n, *spec.action_shape)).uniform_(-1.0, 1.0, generator=generator), carry
         if mask is None and spec.action_kind == "discrete":
@@ -37,17 +37,17 @@ def check_noise(spec: EnvSpec, where: str = "exploration_noise") -> None:
         raise ConfigError(f"{where} needs continuous actions; {spec.env_id} has discrete ones")
 
 
-def with_noise(act: Act, scale: float, spec: EnvSpec) -> Act:
+def with_action_noise(act: ActFn, scale: float, spec: EnvSpec) -> ActFn:
     """The same actor with Gaussian noise on its continuous actions, kept within the bounds."""
     check_noise(spec)
 
     def noisy(
-        obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        action, carry = act(obs, carry, explore, mask)
-        if explore is None:
+        action, carry = act(obs, carry, generator, mask)
+        if generator is None:
             return action, carry
-        noise = torch.randn(action.shape, generator=explore).to(action.device)
+        noise = torch.randn(action.shape, generator=generator).to(action.device)
         return (action + scale * noise).clamp(-1.0, 1.0), carry
 
     return noisy

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.collect import Act, Collector
+from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.types import Carry, EnvSpec, Steps
 
 CHUNK = 500  # vector steps between two looks at how far it is
 Progress = Callable[[int, int], None]  # rows so far, rows in all
 
 
-class StateTape:
+class SimulatorStateRecorder:
     """Positions and velocities of MuJoCo envs before each step; empty for other envs.
 
     Args:
@@ -29,17 +29,17 @@ class StateTape:
         self.states = found if found and all(hasattr(each, "qpos") for each in found) else []
         self.tape: dict[str, list[np.ndarray]] = {"qpos": [], "qvel": []} if self.states else {}
 
-    def watch(self, act: Act) -> Act:
+    def watch(self, act: ActFn) -> ActFn:
         """The same actor; each time it is asked, the envs stand where they were seen."""
         if not self.states:
             return act
 
         def watched(
-            obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+            obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
         ) -> tuple[Tensor, Carry]:
             for key, rows in self.tape.items():
                 rows.append(np.array([getattr(state, key) for state in self.states], np.float32))
-            return act(obs, carry, explore, mask)
+            return act(obs, carry, generator, mask)
 
         return watched
 
@@ -47,18 +47,18 @@ class StateTape:
         return {key: np.stack(rows) for key, rows in self.tape.items()}  # [T, N, nq]
 
 
-def record_rows(
+def record_transitions(
     collector: Collector,
-    act: Act,
+    act: ActFn,
     rows: int,
-    explore: torch.Generator | None,
+    generator: torch.Generator | None,
     progress: Progress | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Exactly `rows` rows in D4RL's names, and the simulator's states before each.
 
     Each env plays until an episode ends at or after its share, so that nothing is cut but the very last episode.
     """
-    num, tape = collector.num_envs, StateTape(collector.envs)
+    num, tape = collector.num_envs, SimulatorStateRecorder(collector.envs)
     watched = tape.watch(act)
     share = -(-rows // num)
     chunks: list[Steps] = []
@@ -67,7 +67,7 @@ def record_rows(
     limit = 50 * share + 100_000  # an env whose episodes never end is cut at its share
     while (stops < 0).any() and steps < limit:
         wanted = max(1, min(CHUNK, share - steps)) if steps < share else CHUNK
-        chunk = collector.collect(watched, wanted, explore)
+        chunk = collector.collect(watched, wanted, generator)
         chunks.append(chunk)
         ended = chunk.terminated | chunk.truncated
         for n in np.flatnonzero(stops < 0):
@@ -119,35 +119,35 @@ def _arrays(chunks: Iterable[Steps]) -> dict[str, np.ndarray]:
     return {key: np.concatenate(found) for key, found in parts.items()}
 
 
-def quieter(act: Act, scale: float, spec: EnvSpec) -> Act:
+def with_noise_scale(act: ActFn, scale: float, spec: EnvSpec) -> ActFn:
     """The same actor with its noise scaled: greedy + scale * (sampled - greedy)."""
     if spec.action_kind != "continuous":
         raise ConfigError(f"'narrow' needs continuous actions; {spec.env_id} has discrete ones")
 
     def act_quietly(
-        obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         greedy, following = act(obs, carry, None, mask)
-        if explore is None:
+        if generator is None:
             return greedy, following
-        sampled, _ = act(obs, carry, explore, mask)
+        sampled, _ = act(obs, carry, generator, mask)
         return greedy + scale * (sampled - greedy), following
 
     return act_quietly
 
 
-def improving(first: Act, second: Act, calls: int, generator: torch.Generator) -> Act:
+def interpolate_policies(first: ActFn, second: ActFn, calls: int, pick_generator: torch.Generator) -> ActFn:
     """Begins as `first` and ends as `second`: over `calls` steps ever more actions are the second's."""
     seen = 0
 
     def mixed(
-        obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         nonlocal seen
         share, seen = min(1.0, seen / max(1, calls)), seen + 1
-        one, _ = first(obs, carry, explore, mask)
-        two, following = second(obs, carry, explore, mask)
-        pick = torch.rand(len(obs), generator=generator) < share
+        one, _ = first(obs, carry, generator, mask)
+        two, following = second(obs, carry, generator, mask)
+        pick = torch.rand(len(obs), generator=pick_generator) < share
         return torch.where(pick.reshape(-1, *[1] * (one.dim() - 1)), two, one), following
 
     return mixed

@@ -7,20 +7,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rl_lightning.behaviors.detour_walker import around_either_side
-from rl_lightning.behaviors.maze_walker import one_number, through_the_u
+from rl_lightning.behaviors.detour_walker import detour_walker
+from rl_lightning.behaviors.maze_walker import one_number, u_maze_walker
 from rl_lightning.envs.toys.modes import CENTRES, SPREAD
 from rl_lightning.errors import DataError
 from rl_lightning.functional.action_distributions import standard_noise
-from rl_lightning.rollout.collect import Act
+from rl_lightning.rollout.collect import ActFn
 from rl_lightning.types import Carry
 
 WIDE = 0.7  # how far from the hole's middle a careful walker keeps
 PACE, NOISE = 0.5, 0.3  # of the longest step
 
 
-def around_the_hole(
-    obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+def hole_walker(
+    obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Carry]:
     """Walks around the hole of rl/Hole at a leisurely pace, on the side where it stands, and then to the goal."""
     x, y = obs[:, 0], obs[:, 1]
@@ -35,33 +35,33 @@ def around_the_hole(
     far = goal.norm(dim=-1, keepdim=True)
     step = PACE * aim / aim.norm(dim=-1, keepdim=True).clamp_min(1e-6)
     step = torch.where(clear[:, None] & (far < 0.1), goal, step)
-    if explore is not None:
-        step = step + NOISE * standard_noise(step.shape, explore, step)
+    if generator is not None:
+        step = step + NOISE * standard_noise(step.shape, generator, step)
     outside = away > 0.6  # noise never pushes a careful walker in
     safe = torch.where(outside[:, None], step, step + 0.5 * outward)
     return safe.clamp(-1.0, 1.0), carry
 
 
-def any_heap(
-    obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+def random_mode_policy(
+    obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
 ) -> tuple[Tensor, Carry]:
     """Takes something from one of the eight heaps of rl/EightModes, each as often as the others."""
-    draw = explore if explore is not None else torch.Generator().manual_seed(0)
+    draw = generator if generator is not None else torch.Generator().manual_seed(0)
     heap = torch.from_numpy(CENTRES).float()[torch.randint(len(CENTRES), (len(obs),), generator=draw)]
     return heap + SPREAD * standard_noise(heap.shape, draw, heap), carry
 
 
-SCRIPTED: dict[str, Act] = {
-    "rl/Hole-v0": around_the_hole,
-    "rl/PointUMaze-v0": through_the_u,
-    "rl/EightModes-v0": any_heap,
-    "rl/Detour-v0": around_either_side,
-    "rl/DetourPixels-v0": around_either_side,
+SCRIPTED: dict[str, ActFn] = {
+    "rl/Hole-v0": hole_walker,
+    "rl/PointUMaze-v0": u_maze_walker,
+    "rl/EightModes-v0": random_mode_policy,
+    "rl/Detour-v0": detour_walker,
+    "rl/DetourPixels-v0": detour_walker,
 }
 REMEMBERING = ("rl/PointUMaze-v0", "rl/Detour-v0", "rl/DetourPixels-v0")  # each one number, 0 at the start
 
 
-def scripted_actor(env_id: str) -> Act:
+def scripted_actor(env_id: str) -> ActFn:
     """The written-down behaviour of an env."""
     if env_id not in SCRIPTED:
         raise DataError(f"no scripted behaviour for {env_id}; there is one for {', '.join(SCRIPTED)}")

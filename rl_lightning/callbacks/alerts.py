@@ -16,8 +16,8 @@ from lightning.pytorch.utilities import rank_zero_only
 from rl_lightning import distributed
 from rl_lightning.errors import ConfigError, DivergedError
 from rl_lightning.io.expressions import WINDOW, Expression
-from rl_lightning.loggers.alert_sender import Messenger
-from rl_lightning.loggers.metrics_csv import MetricsFile, RowLogger
+from rl_lightning.loggers.alert_sender import AlertSender
+from rl_lightning.loggers.metrics_csv import MetricsCSVLogger, RowLogger
 from rl_lightning.trainer.access import clock_of
 
 BUILT_IN = ("nan_loss", "slow_progress", "memory_high", "plateau")
@@ -31,17 +31,17 @@ class AlertRule:
     Args:
         name: What the alert is called.
         when: A condition on metrics, e.g. `train/approx_kl > 0.1 and mean(eval/return, 5) < 200`.
-        times: How often in a row it must hold.
+        consecutive: How often in a row it must hold.
         stop: Whether it ends the run.
     """
 
     name: str
     when: str
-    times: int = 1
+    consecutive: int = 1
     stop: bool = False
 
 
-class Listener(RowLogger):
+class MetricHistory(RowLogger):
     """Hears every metric that the run emits.
 
     Args:
@@ -67,12 +67,12 @@ class Alerts(Callback):
     Args:
         nan_loss: A metric below train/ that is not finite.
         slow_progress: Fewer steps (updates, where there is no env) per second than this; null: off.
-        memory_high: Share of the machine's memory in use; null: off.
-        plateau: Evaluations without a better one; null: off.
-        plateau_margin: How much better counts.
+        memory_high: Fraction of the machine's memory in use; null: off.
+        plateau_patience: Evaluations without a better one; null: off.
+        plateau_min_delta: How much better counts.
         rules: Conditions of your own.
-        stop: Names of alerts that end the run, besides rules with `stop: true`.
-        tell: Where to: log (terminal and alerts.jsonl) and wandb.
+        stop_on: Names of alerts that end the run, besides rules with `stop_on: true`.
+        notify: Where to: log (terminal and alerts.jsonl) and wandb.
         command: A program and its arguments, started for each alert without a shell; {name}, {text} and {run} are
             filled in. It must be named in the environment variable RL_ALERT_COMMANDS.
         cooldown: Seconds before the same alert is told again.
@@ -83,23 +83,23 @@ class Alerts(Callback):
         nan_loss: bool = True,
         slow_progress: float | None = None,
         memory_high: float | None = 0.95,
-        plateau: int | None = None,
-        plateau_margin: float = 0.0,
+        plateau_patience: int | None = None,
+        plateau_min_delta: float = 0.0,
         rules: list[AlertRule] | None = None,
-        stop: list[str] | None = None,
-        tell: list[str] | None = None,
+        stop_on: list[str] | None = None,
+        notify: list[str] | None = None,
         command: list[str] | None = None,
         cooldown: float = 600.0,
     ) -> None:
         self.nan_loss, self.slow_progress, self.memory_high = nan_loss, slow_progress, memory_high
-        self.plateau, self.plateau_margin = plateau, plateau_margin
+        self.plateau_patience, self.plateau_min_delta = plateau_patience, plateau_min_delta
         self.rules = [(rule, Expression(rule.when)) for rule in rules or []]
-        self.stop = set(stop or []) | {rule.name for rule, _ in self.rules if rule.stop}
-        self.messenger = Messenger(tell if tell is not None else ["log", "wandb"], command)
+        self.stop_on = set(stop_on or []) | {rule.name for rule, _ in self.rules if rule.stop}
+        self.messenger = AlertSender(notify if notify is not None else ["log", "wandb"], command)
         self.cooldown = cooldown
         self._check()
         self.history: dict[str, deque[float]] = {}
-        self.listener = Listener(self.history)
+        self.listener = MetricHistory(self.history)
         self.best: float | None = None
         self.since_best = 0
         self.streak: dict[str, int] = {}
@@ -112,13 +112,15 @@ class Alerts(Callback):
                 raise ConfigError(f"Alerts: {name!r:.40} is no name for a rule: 1 to 64 printable characters")
             if name in BUILT_IN or names.count(name) > 1:
                 raise ConfigError(f"Alerts: there are two alerts called '{name}'")
-        unknown = self.stop - set(names) - set(BUILT_IN)
+        unknown = self.stop_on - set(names) - set(BUILT_IN)
         if unknown:
             known = ", ".join([*BUILT_IN, *names])
             raise ConfigError(f"Alerts.stop: no alert is called '{min(unknown)}'; there are {known}")
         if self.memory_high is not None and not 0 < self.memory_high <= 1:
             raise ConfigError(f"Alerts.memory_high is {self.memory_high}; it is a share between 0 and 1")
-        if any(rule.times < 1 for rule, _ in self.rules) or (self.plateau is not None and self.plateau < 1):
+        if any(rule.consecutive < 1 for rule, _ in self.rules) or (
+            self.plateau_patience is not None and self.plateau_patience < 1
+        ):
             raise ConfigError("Alerts: times and plateau must be at least 1")
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -126,7 +128,7 @@ class Alerts(Callback):
             return
         if self.listener not in trainer.loggers:
             trainer.loggers = [*trainer.loggers, self.listener]
-        file = next((logger for logger in trainer.loggers if isinstance(logger, MetricsFile)), None)
+        file = next((logger for logger in trainer.loggers if isinstance(logger, MetricsCSVLogger)), None)
         self.messenger.open(file.path.parent if file else Path.cwd(), trainer.loggers)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
@@ -150,7 +152,7 @@ class Alerts(Callback):
         for row in rows:
             for name, text in self._raised(row, trainer):
                 self._tell(name, text)
-                stops |= name in self.stop
+                stops |= name in self.stop_on
         return stops
 
     def _raised(self, row: dict[str, float], trainer: Trainer) -> list[tuple[str, str]]:
@@ -158,7 +160,7 @@ class Alerts(Callback):
         for rule, condition in self.rules:
             if any(name in row for name in condition.names) or not condition.names:
                 holds = condition.holds(self.history)
-                if self._in_a_row(f"rule/{rule.name}", holds) >= rule.times:
+                if self._in_a_row(f"rule/{rule.name}", holds) >= rule.consecutive:
                     values = ", ".join(
                         f"{n} = {self.history[n][-1]:.6g}" for n in condition.names if n in self.history
                     )
@@ -174,7 +176,7 @@ class Alerts(Callback):
         return [("nan_loss", f"{bad[0]} is {row[bad[0]]}")] if self.nan_loss and bad else []
 
     def _slow(self, row: dict[str, float], trainer: Trainer) -> list[tuple[str, str]]:
-        clock = clock_of(trainer).clock
+        clock = clock_of(trainer).clock_name
         speed = row.get(f"time/{clock}s_per_s")
         if self.slow_progress is None or speed is None:
             return []
@@ -194,12 +196,12 @@ class Alerts(Callback):
 
     def _plateau(self, row: dict[str, float]) -> list[tuple[str, str]]:
         value = row.get("eval/return", row.get("eval/score"))
-        if self.plateau is None or value is None:
+        if self.plateau_patience is None or value is None:
             return []
-        better = self.best is None or value > self.best + self.plateau_margin
+        better = self.best is None or value > self.best + self.plateau_min_delta
         self.best = value if better else self.best
         self.since_best = 0 if better else self.since_best + 1
-        if self.since_best < self.plateau:
+        if self.since_best < self.plateau_patience:
             return []
         return [("plateau", f"{self.since_best} evaluations without a better one than {self.best:.6g}")]
 
@@ -207,7 +209,7 @@ class Alerts(Callback):
         now = time.monotonic()
         if now - self._told.get(name, -math.inf) >= self.cooldown:
             self._told[name] = now
-            self.messenger.send(name, text, name in self.stop)
+            self.messenger.send(name, text, name in self.stop_on)
 
     def state_dict(self) -> dict[str, Any]:
         """Only what decides: a run that is continued stops where it would have stopped."""

@@ -9,19 +9,19 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from rl_lightning.trainer.access import data_of
 
 
-class RecordData(Callback):
+class DatasetProvenance(Callback):
     """Notes the data set's name and checksum in run.json.
 
     Args:
-        report: Called with fields of the run's record.
+        update_record: Called with fields of the run's record.
     """
 
-    def __init__(self, report: Callable[..., None] | None = None) -> None:
-        self.report = report or (lambda **fields: None)
+    def __init__(self, update_record: Callable[..., None] | None = None) -> None:
+        self.update_record = update_record or (lambda **fields: None)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         dataset = getattr(data_of(trainer), "dataset", None)  # of offline data only
         if dataset is not None and hasattr(dataset, "sha256"):
-            self.report(
+            self.update_record(
                 data={"name": str(dataset.name), "sha256": str(dataset.sha256), "rows": len(dataset.reward)}
             )

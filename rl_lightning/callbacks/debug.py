@@ -19,7 +19,7 @@ from rl_lightning.trainer.access import clock_of
 from rl_lightning.trainer.metrics_logger import emit
 
 
-class Debug(Callback):
+class DebugMonitor(Callback):
     """Anomaly detection, finite checks of inputs, outputs, gradients and weights, norms, histograms, two profiles.
 
     Anomaly detection costs more than training itself, so it watches the first blocks. The block after them is traced

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from lightning.pytorch import Callback
 
-from rl_lightning.callbacks.dataset_provenance import RecordData
-from rl_lightning.callbacks.debug import Debug
+from rl_lightning.callbacks.dataset_provenance import DatasetProvenance
+from rl_lightning.callbacks.debug import DebugMonitor
 from rl_lightning.callbacks.evaluation_history import EvaluationHistory
 from rl_lightning.callbacks.final_metrics import FinalMetrics
-from rl_lightning.callbacks.open_loop_prediction import ShowDreams
-from rl_lightning.callbacks.progress_bar import Progress
+from rl_lightning.callbacks.open_loop_prediction import OpenLoopPrediction
+from rl_lightning.callbacks.progress_bar import RunProgressBar
 from rl_lightning.callbacks.run_controller import RunController
-from rl_lightning.callbacks.video_recorder import RecordVideo
+from rl_lightning.callbacks.video_recorder import VideoRecorder
 from rl_lightning.checkpoints.run_checkpoint import RunCheckpoint
 from rl_lightning.loggers.make_loggers import LogConfig
 from rl_lightning.trainer.fit_clock import FitClock
@@ -36,15 +36,21 @@ def default_callbacks(
         EvaluationHistory(str(folder)),
         RunController(report),
     )
-    listed: list[Callback] = [FitClock(), RecordData(report), metrics, evaluation]
-    if log.videos:
-        listed.append(RecordVideo(str(folder), log.videos))
-    if log.dreams:
-        listed.append(ShowDreams(str(folder), log.dreams))
+    listed: list[Callback] = [FitClock(), DatasetProvenance(report), metrics, evaluation]
+    if log.video_every:
+        listed.append(VideoRecorder(str(folder), log.video_every))
+    if log.open_loop_every:
+        listed.append(OpenLoopPrediction(str(folder), log.open_loop_every))
     if debug:
-        listed.append(Debug(str(folder)))
+        listed.append(DebugMonitor(str(folder)))
     saving = RunCheckpoint(
         str(folder / "checkpoints"), exact_best=False, ckpt_path=str(resume_from) if resume_from else None,
         save_on_start=changed,
     )  # fmt: skip
-    return [*listed, control, FinalMetrics(metrics, control), Progress(metrics, evaluation, title), saving]
+    return [
+        *listed,
+        control,
+        FinalMetrics(metrics, control),
+        RunProgressBar(metrics, evaluation, title),
+        saving,
+    ]

@@ -54,7 +54,7 @@ class EvaluationHistory(Callback):
     def _tell_limit(self, trainer: Trainer, module: Any) -> None:
         """Says at the start that evaluation may have to cut episodes: an env without a time limit may never end one."""
         data = data_of(trainer)
-        run = data.schedule.run
+        run = data.clock.run
         limited = data.spec.max_episode_steps is not None
         if run.eval_every is None or module.evaluated_on != "episodes" or limited:
             return
@@ -69,7 +69,7 @@ class EvaluationHistory(Callback):
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        now = data_of(trainer).schedule.now
+        now = data_of(trainer).clock.now
         if pl_module.evaluated_on == "rows":
             if pl_module.evaluated is not None:
                 score, pl_module.evaluated = pl_module.evaluated["eval/score"], None
@@ -78,7 +78,7 @@ class EvaluationHistory(Callback):
             evaluation, pl_module.evaluation = pl_module.evaluation, None
             self._keep(now, evaluation.metrics["eval/return"], pl_module.policy_trained)
             if trainer.is_global_zero and self.path is not None:
-                clock = data_of(trainer).schedule
+                clock = data_of(trainer).clock
                 self._append(clock.env_step, clock.update, evaluation.episodes, evaluation.closing)
 
     def _keep(self, now: int, score: float, trained: bool = True, newest_is_best: bool = False) -> None:

@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from rl_lightning.checkpoints.run_checkpoint import RunCheckpoint
-from rl_lightning.clock.run_clock import crossed
+from rl_lightning.clock.run_clock import crossed_multiple
 from rl_lightning.errors import ConfigError
 from rl_lightning.loggers.media import log_video
 from rl_lightning.rollout.simulated_env import ZOOM, picture
@@ -21,33 +21,35 @@ FPS = 8
 GAP = 4  # pixels between the three pictures
 
 
-class RecordDream(Callback):
+class FramePredictionVideo(Callback):
     """Films a held-out window each time the clock passes a multiple of `every`.
 
     Args:
         every: Interval on the run's clock.
-        length: Steps of the window, fewer where no held-out episode has as many.
+        sequence_length: Steps of the window, fewer where no held-out episode has as many.
     """
 
-    def __init__(self, every: int = 100, length: int = 50) -> None:
-        if every < 1 or length < 1:
-            raise ConfigError(f"RecordDream: every {every} and length {length} must be positive")
-        self.every, self.length = every, length
+    def __init__(self, every: int = 100, sequence_length: int = 50) -> None:
+        if every < 1 or sequence_length < 1:
+            raise ConfigError(
+                f"FramePredictionVideo: every {every} and length {sequence_length} must be positive"
+            )
+        self.every, self.sequence_length = every, sequence_length
         self.seen = 0
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         data = data_of(trainer)
-        before, self.seen = self.seen, data.schedule.now
-        if not crossed(before, self.seen, self.every) or not trainer.is_global_zero:
+        before, self.seen = self.seen, data.clock.now
+        if not crossed_multiple(before, self.seen, self.every) or not trainer.is_global_zero:
             return
         training = pl_module.training
         pl_module.eval()
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            real, dream = pl_module.dream(data, self.length)
+            real, dream = pl_module.open_loop_frames(data, self.sequence_length)
         pl_module.train(training)
         frames = side_by_side(real.numpy(), dream.numpy(), pl_module.world.colors)
         path = write_video(frames, folder_of(trainer) / "videos" / f"dream-{self.seen}.mp4", FPS)
-        log_video(trainer.loggers, "eval/dream", frames, path, FPS, self.seen)
+        log_video(trainer.loggers, "eval/open_loop_video", frames, path, FPS, self.seen)
 
     def state_dict(self) -> dict[str, Any]:
         return {"seen": self.seen}

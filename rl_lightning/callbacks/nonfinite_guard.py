@@ -11,24 +11,28 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.trainer.metrics_logger import emit
 
 
-class Guard(Callback):
+class NonFiniteGuard(Callback):
     """Looks at every gradient: one that is not finite ends the run, or is left out and counted.
 
-    The count is the metric `train/skipped_steps`. With `accumulate: 4` the optimizer moves after every fourth
-    gradient, by their mean: batches four times as large in a quarter of the memory. What is gathered is saved.
+    The count is the metric `train/skipped_steps`. With `accumulate_grad_batches: 4` the optimizer moves after every
+    fourth gradient, by their mean: batches four times as large in a quarter of the memory. What is gathered is saved.
 
     Args:
         nonfinite: What a loss or gradient that is not finite does: stop the run, or skip its step.
         max_skips: Steps skipped in a row before the run ends after all.
-        accumulate: Gradients averaged before each move of the optimizer.
+        accumulate_grad_batches: Gradients averaged before each move of the optimizer.
     """
 
-    def __init__(self, nonfinite: str = "stop", max_skips: int = 100, accumulate: int = 1) -> None:
+    def __init__(
+        self, nonfinite: str = "stop", max_skips: int = 100, accumulate_grad_batches: int = 1
+    ) -> None:
         if nonfinite not in ("stop", "skip"):
-            raise ConfigError(f"Guard.nonfinite is {nonfinite!r}; choose stop or skip")
-        if accumulate < 1 or max_skips < 1:
-            raise ConfigError("Guard.accumulate and Guard.max_skips must be at least 1")
-        self.guard = GradientGuard(nonfinite == "skip", accumulate, max_skips)
+            raise ConfigError(f"NonFiniteGuard.nonfinite is {nonfinite!r}; choose stop or skip")
+        if accumulate_grad_batches < 1 or max_skips < 1:
+            raise ConfigError(
+                "NonFiniteGuard.accumulate_grad_batches and NonFiniteGuard.max_skips must be at least 1"
+            )
+        self.guard = GradientGuard(nonfinite == "skip", accumulate_grad_batches, max_skips)
         self._told = 0
         self._state: dict[str, Any] | None = None
         self._optimizers: list[Any] = []

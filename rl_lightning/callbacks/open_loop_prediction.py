@@ -7,12 +7,12 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from rl_lightning.clock.run_clock import crossed
-from rl_lightning.rollout.open_loop_images import show
+from rl_lightning.clock.run_clock import crossed_multiple
+from rl_lightning.rollout.open_loop_images import save_open_loop_images
 from rl_lightning.trainer.access import data_of
 
 
-class ShowDreams(Callback):
+class OpenLoopPrediction(Callback):
     """Examines the world model each time the clock passes a multiple of `every`: a picture, and a video of pixels.
 
     Args:
@@ -25,13 +25,13 @@ class ShowDreams(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         data = data_of(trainer)
-        before, self.seen = self.seen, data.schedule.now
-        if not crossed(before, self.seen, self.every) or not trainer.is_global_zero:
+        before, self.seen = self.seen, data.clock.now
+        if not crossed_multiple(before, self.seen, self.every) or not trainer.is_global_zero:
             return
-        data.examine(pl_module)
+        data.diagnostics(pl_module)
         found = getattr(data, "foresight", None)
         if found is not None:
-            show(found, self.folder)
+            save_open_loop_images(found, self.folder)
 
     def state_dict(self) -> dict[str, Any]:
         return {"seen": self.seen}

@@ -43,7 +43,7 @@ class Phases(Callback):
         if endless and not schedule.run.limited:
             raise ConfigError(
                 f"phase '{endless[0]}' has no end that its hooks reach, and the run has none: give the phase a "
-                "duration, or the run --env_steps, --updates or --max_time"
+                "duration, or the run --env_steps, --updates or --max_hours"
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
@@ -60,7 +60,7 @@ class Phases(Callback):
             return
         self.shown = cursor.index
         if trainer.is_global_zero:
-            place = f"{schedule.clock} {schedule.now}"
+            place = f"{schedule.clock_name} {schedule.now}"
             sys.stderr.write(
                 f"phase {cursor.index + 1}/{len(cursor.phases)}: {cursor.phase.name} at {place}\n"
             )

@@ -33,17 +33,17 @@ def clock_time(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-class Progress(Callback):
+class RunProgressBar(Callback):
     """A bar on a terminal, a line now and then elsewhere.
 
     Args:
-        metrics: Knows the last training return.
+        metrics_logger: Knows the last training return.
         evaluation: Knows the last evaluation.
         title: What stands before the bar.
     """
 
-    def __init__(self, metrics: MetricsLogger, evaluation: EvaluationHistory, title: str = "") -> None:
-        self.metrics, self.evaluation, self.title = metrics, evaluation, title
+    def __init__(self, metrics_logger: MetricsLogger, evaluation: EvaluationHistory, title: str = "") -> None:
+        self.metrics_logger, self.evaluation, self.title = metrics_logger, evaluation, title
         self.console = Console(file=sys.stderr)
         self.live: Live | None = None
         self._shown = self._began = 0.0
@@ -72,22 +72,22 @@ class Progress(Callback):
 
     def line(self, schedule: Any) -> str:
         still, self._seen = schedule.now == self._seen, schedule.now
-        if still and schedule.clock == "env_step":
+        if still and schedule.clock_name == "env_step":
             return self.offline_line(schedule)
         run, now, elapsed = schedule.run, schedule.now, time.monotonic() - self._began
-        budget = run.env_steps if schedule.clock == "env_step" else run.updates
+        budget = run.env_steps if schedule.clock_name == "env_step" else run.updates
         fraction = schedule.fraction
         full = int(BAR * fraction)
-        unit = "steps/s" if schedule.clock == "env_step" else "updates/s"
+        unit = "steps/s" if schedule.clock_name == "env_step" else "updates/s"
         parts = [
             f"{self.title} {'━' * full}{'╌' * (BAR - full)}",
-            f"{schedule.clock} {short(now)}" + (f"/{short(budget)}" if budget else ""),
+            f"{schedule.clock_name} {short(now)}" + (f"/{short(budget)}" if budget else ""),
             f"{short((now - self._start) / max(elapsed, 1e-9))} {unit}",
         ]
-        if "collect/return" in self.metrics.latest:
-            parts.append(f"return {self.metrics.latest['collect/return']:.4g}")
-        elif "train/loss" in self.metrics.latest:
-            parts.append(f"loss {self.metrics.latest['train/loss']:.4g}")
+        if "collect/return" in self.metrics_logger.latest:
+            parts.append(f"return {self.metrics_logger.latest['collect/return']:.4g}")
+        elif "train/loss" in self.metrics_logger.latest:
+            parts.append(f"loss {self.metrics_logger.latest['train/loss']:.4g}")
         if self.evaluation.last is not None:
             parts.append(f"eval {self.evaluation.last:.4g}")
         share = (now - self._start) / max(1, (budget or 0) - self._start) if budget else fraction
@@ -108,8 +108,8 @@ class Progress(Callback):
         ]
         if cursor is not None:
             parts.insert(1, cursor.phase.name)
-        if "train/loss" in self.metrics.latest:
-            parts.append(f"loss {self.metrics.latest['train/loss']:.4g}")
+        if "train/loss" in self.metrics_logger.latest:
+            parts.append(f"loss {self.metrics_logger.latest['train/loss']:.4g}")
         return " · ".join(parts)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -24,11 +24,11 @@ class RunController(Callback):
     Must run before the callback that saves, which looks at `trainer.should_stop`.
 
     Args:
-        report: Called with fields of the run's record when something about its state changes.
+        update_record: Called with fields of the run's record when something about its state changes.
     """
 
-    def __init__(self, report: Callable[..., None] | None = None) -> None:
-        self.report = report or (lambda **fields: None)
+    def __init__(self, update_record: Callable[..., None] | None = None) -> None:
+        self.update_record = update_record or (lambda **fields: None)
         self.caught: int | None = None
         self.farewell: Callable[[], None] | None = None  # what is noted before a hung process is ended
         self.cut = False  # an evaluation that a stop would have added was left out
@@ -46,7 +46,7 @@ class RunController(Callback):
         again, self.caught = self.caught is not None, number
         if again:
             raise KeyboardInterrupt
-        stop_request.ask(number, self.farewell)
+        stop_request.request_stop(number, self.farewell)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         clock = clock_of(trainer)
@@ -62,7 +62,7 @@ class RunController(Callback):
             stop_request.block_ended()
         if time.monotonic() - self._reported > 5.0:
             self._reported = time.monotonic()
-            self.report(env_step=clock.env_step, update=clock.update)
+            self.update_record(env_step=clock.env_step, update=clock.update)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """A signal that came meanwhile: the evaluation is saved, and then the run stops."""
@@ -85,16 +85,16 @@ class RunController(Callback):
         self._previous = {}
 
 
-class StopAt(Callback):
+class ClockLimit(Callback):
     """Ends a run when its clock reaches a point, whatever its budget: schedules still see the whole budget.
 
     Args:
-        clock: The point, on the run's own clock.
+        stop_at: The point, on the run's own clock.
     """
 
-    def __init__(self, clock: int) -> None:
-        self.clock = clock
+    def __init__(self, stop_at: int) -> None:
+        self.stop_at = stop_at
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        if clock_of(trainer).now >= self.clock:
+        if clock_of(trainer).now >= self.stop_at:
             trainer.should_stop = True

@@ -7,14 +7,14 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from rl_lightning.clock.run_clock import crossed
+from rl_lightning.clock.run_clock import crossed_multiple
 from rl_lightning.loggers.media import log_video
 from rl_lightning.rollout.video import record_episode, write_video
 from rl_lightning.seeding import derive
 from rl_lightning.trainer.access import data_of
 
 
-class RecordVideo(Callback):
+class VideoRecorder(Callback):
     """Plays and films one episode each time the clock passes a multiple of `every`.
 
     Args:
@@ -30,9 +30,9 @@ class RecordVideo(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         data = data_of(trainer)
-        before, self.seen = self.seen, data.schedule.now
+        before, self.seen = self.seen, data.clock.now
         due = (
-            crossed(before, self.seen, self.every) and pl_module.evaluated_on == "episodes"
+            crossed_multiple(before, self.seen, self.every) and pl_module.evaluated_on == "episodes"
         )  # other stages act
         if not due or not trainer.is_global_zero:
             return
@@ -42,7 +42,7 @@ class RecordVideo(Callback):
             frames, fps = record_episode(pl_module, env, seed, self.max_steps)
         finally:
             env.close()
-        path = write_video(frames, self.folder / f"{data.schedule.clock}-{self.seen}.mp4", fps)
+        path = write_video(frames, self.folder / f"{data.clock.clock_name}-{self.seen}.mp4", fps)
         log_video(trainer.loggers, "eval/video", frames, path, fps, self.seen)
 
     def state_dict(self) -> dict[str, Any]:

@@ -85,27 +85,27 @@ def remove(generation: Path) -> None:
     shutil.rmtree(hidden)
 
 
-class Generations:
+class CheckpointStore:
     """The checkpoint folder of a run.
 
     Args:
         folder: checkpoints/ of the run.
-        keep: Generations of `last` that stay.
+        keep: Checkpoints of `last` that stay.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
         self.folder = folder
         self.keep = keep
 
-    def found(self, kind: str = "last") -> list[Path]:
-        """Generations of a kind, oldest first."""
+    def checkpoints(self, kind: str = "last") -> list[Path]:
+        """Checkpoints of a kind, oldest first."""
         if not self.folder.is_dir():
             return []
         numbered = [(p.name.removeprefix(f"{kind}-"), p) for p in self.folder.glob(f"{kind}-*") if p.is_dir()]
         return [path for number, path in sorted((int(n), p) for n, p in numbered if n.isdigit())]
 
     def next_serial(self) -> int:
-        found = self.found()
+        found = self.checkpoints()
         return int(found[-1].name.removeprefix("last-")) + 1 if found else 1
 
     def begin(self, name: str) -> Path:
@@ -133,7 +133,7 @@ class Generations:
 
     def prune(self) -> None:
         """Drops old generations, then segments that no remaining one names."""
-        for old in self.found()[: -self.keep]:
+        for old in self.checkpoints()[: -self.keep]:
             remove(old)
         needed: set[str] = set()
         for folder in self.folder.iterdir():
@@ -144,10 +144,10 @@ class Generations:
             if f"{segment.parent.name}/{segment.name}" not in needed:
                 segment.unlink()
 
-    def newest_whole(self) -> tuple[Path, list[str]]:
+    def newest_valid(self) -> tuple[Path, list[str]]:
         """The newest generation whose files are all there and right, and what was wrong with newer ones."""
         wrong: list[str] = []
-        for folder in reversed(self.found()):
+        for folder in reversed(self.checkpoints()):
             try:
                 verify(folder)
             except ResumeError as error:
@@ -160,11 +160,11 @@ class Generations:
     def _instead(self) -> str:
         """The line that begins a new run with what is still whole: all of a milestone, or weights alone."""
         fit = f"\nrl fit --config {self.folder.parent / 'config.yaml'} --ckpt_path"
-        for folder in reversed(self.found("step")):
+        for folder in reversed(self.checkpoints("step")):
             with contextlib.suppress(ResumeError):
                 verify(folder)
                 return f"{fit} {folder}"
-        weights = [folder / "model.ckpt" for folder in reversed(self.found())]
+        weights = [folder / "model.ckpt" for folder in reversed(self.checkpoints())]
         for path in (*weights, self.folder / "best.ckpt"):
             with contextlib.suppress(ResumeError):
                 read_file(path)

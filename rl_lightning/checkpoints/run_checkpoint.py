@@ -15,8 +15,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from rl_lightning import distributed, seeding, stop_request
 from rl_lightning.callbacks.evaluation_history import EvaluationHistory
-from rl_lightning.checkpoints.checkpoint_store import Generations, read_file, verify, write_file
-from rl_lightning.clock.run_clock import crossed
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, verify, write_file
+from rl_lightning.clock.run_clock import crossed_multiple
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.atomic import write_json
 from rl_lightning.replay.segments import SegmentStore
@@ -53,10 +53,10 @@ class RunCheckpoint(ModelCheckpoint):
         ckpt_path: str | None = None,
         save_on_start: bool = False,
     ) -> None:
-        self.generations = Generations(Path(dirpath))
+        self.generations = CheckpointStore(Path(dirpath))
         super().__init__(dirpath=dirpath)
         self.save_every, self.save_minutes, self.milestone_every = save_every, save_minutes, milestone_every
-        self.exact_best, self.resume_from, self.save_on_start = exact_best, ckpt_path, save_on_start
+        self.exact_best, self.ckpt_path, self.save_on_start = exact_best, ckpt_path, save_on_start
         self.evaluation = EvaluationHistory()
         self._own_history = True  # no other callback keeps one
         self.seen = 0
@@ -84,9 +84,9 @@ class RunCheckpoint(ModelCheckpoint):
 
     def _find_last_checkpoints(self, trainer: Trainer) -> set[str]:
         """For Lightning's `ckpt_path="last"`."""
-        if not self.generations.found():
+        if not self.generations.checkpoints():
             return set()
-        return {str(self.generations.newest_whole()[0] / "model.ckpt")}
+        return {str(self.generations.newest_valid()[0] / "model.ckpt")}
 
     def setup(self, trainer: Trainer, pl_module: Any, stage: str) -> None:
         if stage != "fit":
@@ -102,10 +102,10 @@ class RunCheckpoint(ModelCheckpoint):
     def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Loads the generation that the fit goes on from: what does not fit is refused before a file is touched."""
         self.store = self._store(trainer.global_rank)
-        self.resume_from = self._given(trainer) or self.resume_from
-        if self.resume_from is None:
+        self.ckpt_path = self._given(trainer) or self.ckpt_path
+        if self.ckpt_path is None:
             return
-        folder = Path(self.resume_from)
+        folder = Path(self.ckpt_path)
         self.restored = read_file(folder / f"rank-{trainer.global_rank}.pt")
         own = folder.parent == self.generations.folder
         # A run forked from another's checkpoint takes its rows along.
@@ -118,11 +118,11 @@ class RunCheckpoint(ModelCheckpoint):
         if not trainer.ckpt_path or not (Path(trainer.ckpt_path).parent / "meta.json").is_file():
             return None
         folder = Path(trainer.ckpt_path).resolve().parent
-        if self.resume_from is None:
+        if self.ckpt_path is None:
             module, data = trainer.lightning_module, data_of(trainer)
-            check_generation(folder, type(module).__name__, list(data.spec), trainer.world_size)
+            check_checkpoint(folder, type(module).__name__, list(data.spec), trainer.world_size)
             return str(folder)
-        return self.resume_from
+        return self.ckpt_path
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """The last to change anything before the first block: random states are those of the checkpoint."""
@@ -132,16 +132,16 @@ class RunCheckpoint(ModelCheckpoint):
             self.on_ready()
 
     def _begin(self, trainer: Trainer, pl_module: Any) -> None:
-        if self.resume_from is None or self.restored is None:
+        if self.ckpt_path is None or self.restored is None:
             self.save_generation(
                 trainer, pl_module
             )  # there is always one to go on from, and the disk was tried
             return
         seeding.set_global_state(self.restored["random"])
-        self.restored, folder = None, Path(self.resume_from)
+        self.restored, folder = None, Path(self.ckpt_path)
         clock = clock_of(trainer)
-        self._recall_best(clock.clock)
-        if self.generations.found()[-1:] == [folder] and not self.save_on_start:
+        self._recall_best(clock.clock_name)
+        if self.generations.checkpoints()[-1:] == [folder] and not self.save_on_start:
             self.last_saved, self.last_evaluated = (clock.env_step, clock.update), self.evaluation.last_at
         else:  # from here on this is where the run stands, whatever newer ones were passed over
             self.save_generation(trainer, pl_module)
@@ -186,13 +186,13 @@ class RunCheckpoint(ModelCheckpoint):
         clock = clock_of(trainer)
         run, before, now = clock.run, self.seen, clock.now
         self.seen = now
-        if crossed(before, now, self.milestone_every or run.keep_every):
+        if crossed_multiple(before, now, self.milestone_every or run.milestone_every):
             self.save(trainer, module, f"step-{now}", "milestone")
         minutes, limit = (time.monotonic() - self._saved_at) / 60, self.save_minutes or run.save_minutes
         timed = distributed.from_rank_zero(limit is not None and minutes >= limit)
         every = self.save_every or run.save_every
         evaluated = every is None and self.evaluation.last_at == now
-        if crossed(before, now, every) or evaluated or timed or trainer.should_stop:
+        if crossed_multiple(before, now, every) or evaluated or timed or trainer.should_stop:
             self.save_generation(trainer, module)
 
     def save_generation(self, trainer: Trainer, module: Any) -> None:
@@ -215,7 +215,7 @@ class RunCheckpoint(ModelCheckpoint):
     def _save(self, trainer: Trainer, module: Any, name: str, kind: str) -> None:
         data, rank = data_of(trainer), trainer.global_rank
         state = trainer._checkpoint_connector.dump_checkpoint(weights_only=False)
-        state["provides"] = provided_by(module)
+        state["exports"] = exports_of(module)
         try:
             if trainer.is_global_zero:
                 self._check_disk()
@@ -237,7 +237,7 @@ class RunCheckpoint(ModelCheckpoint):
             distributed.barrier()
         except OSError as error:
             raise ResumeError(
-                f"the checkpoint at {data.schedule.clock} {data.schedule.now} could not be written "
+                f"the checkpoint at {data.clock.clock_name} {data.clock.now} could not be written "
                 f"({error.strerror or error}); the one before it is intact\n{self.generations.folder}"
             ) from error
         self._saved_at = time.monotonic()
@@ -268,7 +268,7 @@ class RunCheckpoint(ModelCheckpoint):
             "return": self.evaluation.best[1],
         }
         path = self.generations.folder / "best.ckpt"
-        state = {"state_dict": module.state_dict(), "provides": provided_by(module), **described}
+        state = {"state_dict": module.state_dict(), "exports": exports_of(module), **described}
         module.on_save_checkpoint(state)  # with what it was made with: the file alone makes the module again
         write_file(state, path)
         write_json(path.with_suffix(".json"), described)
@@ -291,7 +291,7 @@ class RunCheckpoint(ModelCheckpoint):
             max(1_000_000, int(1.5 * self._last_bytes)),
         )
         if free < needed:
-            begun = self.generations.found()
+            begun = self.generations.checkpoints()
             again = f"rl resume {self.generations.folder.parent.name}" if begun else "the same line again"
             raise ResumeError(
                 f"{self.generations.folder}: {free / 2**20:.1f} MB free, a checkpoint needs {needed / 2**20:.1f} MB. "
@@ -307,12 +307,12 @@ class RunCheckpoint(ModelCheckpoint):
             self.evaluation.load_state_dict(state_dict["evaluation"])
 
 
-def provided_by(module: Any) -> dict[str, Any]:
+def exports_of(module: Any) -> dict[str, Any]:
     """What later stages may take, as plain values."""
-    return {name: part._asdict() for name, part in module.provides().items()}
+    return {name: part._asdict() for name, part in module.exports().items()}
 
 
-def check_generation(folder: Path, algorithm: str, spec: list[Any], world_size: int) -> dict[str, Any]:
+def check_checkpoint(folder: Path, algorithm: str, spec: list[Any], world_size: int) -> dict[str, Any]:
     """Raises unless the generation is whole and of this algorithm, env and number of ranks; returns its description."""
     meta = verify(folder)
     if meta.get("algorithm") != algorithm:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rl_lightning.cli.flags import Parsed, parse
+from rl_lightning.cli.flags import ParsedArgs, parse
 from rl_lightning.cli.outputs import terminal_edge
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.runs.store.names import did_you_mean
@@ -41,7 +41,7 @@ def data(words: list[str]) -> int:
       --num_envs N            make: envs that play at a time
       --greedy                make: the policy's mode instead of samples
       --force                 make: replace a data set of that name
-      --drop_bad              convert: leave out rows with NaN, infinite or far-off numbers
+      --drop_nonfinite              convert: leave out rows with NaN, infinite or far-off numbers
       --max_episode_steps N   convert: time limit of a file that does not say where episodes were cut
       --action_low X[,X...]   convert: with --action_high, the bounds that are mapped onto [-1, 1], one per dimension
       --action_high X
@@ -90,7 +90,7 @@ def _check(words: list[str]) -> int:
 
 def _convert(words: list[str]) -> int:
     takes = ("action_low", "action_high", "env", "max_episode_steps")
-    parsed = parse(words, takes=takes, switches=("drop_bad",), command="data")
+    parsed = parse(words, takes=takes, switches=("drop_nonfinite",), command="data")
     if len(parsed.words) != 2:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
     low, high = (parsed.numbers(key, []) for key in ("action_low", "action_high"))
@@ -105,7 +105,7 @@ def _convert(words: list[str]) -> int:
         parsed.words[0],
         Path(parsed.words[1]).expanduser(),
         (low, high) if low else None,
-        parsed.has("drop_bad"),
+        parsed.has("drop_nonfinite"),
         parsed.get("env"),
         None if limit is None else int(limit),
     )
@@ -167,13 +167,13 @@ def _publish(words: list[str]) -> int:
     return 0
 
 
-def _one(parsed: Parsed, command: str) -> str:
+def _one(parsed: ParsedArgs, command: str) -> str:
     if len(parsed.words) != 1:
         raise ConfigError(f"rl data {command} needs one data set; see them with: rl data list")
     return parsed.words[0]
 
 
-def _format(parsed: Parsed) -> str:
+def _format(parsed: ParsedArgs) -> str:
     form = parsed.get("format") or "text"
     if form not in ("text", "json"):
         raise ConfigError(f"--format takes text or json, not '{form}'")

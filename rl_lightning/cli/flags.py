@@ -14,14 +14,14 @@ from rl_lightning.runs.store.names import did_you_mean
 # The run group has a short flag per key. (A test holds this list against RunConfig.)
 RUN_KEYS = (
     "name", "tags", "env_steps", "updates", "eval_every", "eval_episodes", "eval_max_steps",
-    "save_every", "save_minutes", "keep_every", "max_time",
+    "save_every", "save_minutes", "milestone_every", "max_hours",
 )  # fmt: skip
 ALSO = {"seed": "seed_everything", "total_timesteps": "run.env_steps"}  # as other libraries call them
 SHORT = {key: f"run.{key}" for key in RUN_KEYS} | ALSO
 
 
 @dataclass
-class Parsed:
+class ParsedArgs:
     """A command line in three parts.
 
     Args:
@@ -99,7 +99,7 @@ def parse(
     switches: Iterable[str] = (),
     config: bool = False,
     command: str = "",
-) -> Parsed:
+) -> ParsedArgs:
     """Takes a command line apart.
 
     Args:
@@ -110,7 +110,7 @@ def parse(
         command: For messages.
     """
     takes, switches = set(takes), {*switches, "debug"}
-    parsed = Parsed(raw=list(words))
+    parsed = ParsedArgs(raw=list(words))
     queue = list(normalize(words))
     aliases = {"-c": "--config"}
     while queue:

@@ -28,13 +28,13 @@ class Hook:
         name: collect, evaluate, or the module's method that learns: update, update_world_model, ...
         every: Run it in each n-th cycle only.
         count: How often in a row; for updates, how many.
-        after: Run it only once the phase has made this many updates (a warm-up).
+        after_updates: Run it only once the phase has made this many updates (a warm-up).
     """
 
     name: str
     every: int = 1
     count: int = 1
-    after: int = 0
+    after_updates: int = 0
 
     @property
     def is_update(self) -> bool:
@@ -54,11 +54,11 @@ class Phase:
         cycles: Duration in passes through the hooks.
         buffer: The named buffer that is filled and drawn from.
         controller: Who acts while collecting: agent, random, or a role of the module's own.
-        collect_length: Steps of each env in one collect; null: the data's own.
+        collect_steps: Steps of each env in one collect; null: the data's own.
         deterministic_policy: Act greedily while collecting.
         exploration_noise: Standard deviation of noise added to continuous actions.
         horizon: Imagination horizon, for rules that imagine.
-        num_episodes: Episodes of this phase's evaluations; null: the run's.
+        eval_episodes: Episodes of this phase's evaluations; null: the run's.
         extra: Anything else that a rule wants to see.
     """
 
@@ -70,11 +70,11 @@ class Phase:
     cycles: int | None = None
     buffer: str = "replay"
     controller: str = "agent"
-    collect_length: int | None = None
+    collect_steps: int | None = None
     deterministic_policy: bool = False
     exploration_noise: float = 0.0
     horizon: int | None = None
-    num_episodes: int | None = None
+    eval_episodes: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -89,7 +89,7 @@ class PhaseContext(NamedTuple):
     """What an update rule may know of the phase it works in."""
 
     phase: Phase
-    progress: float  # share of the phase that was over when the block began
+    progress: float  # fraction of the phase that was over when the block began
 
 
 def parse_phases(entries: Sequence[dict[str, Any]], updates: Sequence[str]) -> list[Phase]:
@@ -112,7 +112,7 @@ def _phase(where: str, given: dict[str, Any], updates: Sequence[str]) -> Phase:
     parsed = tuple(_hook(f"{where}.hooks", item, names) for item in hooks)
     if not parsed:
         raise ConfigError(f"{where}.hooks is empty")
-    waits = [hook.after for hook in parsed if hook.is_update]
+    waits = [hook.after_updates for hook in parsed if hook.is_update]
     if waits and min(waits) > 0:
         raise ConfigError(f"{where}.hooks: every update waits for {min(waits)} others, so none is ever made")
     if kind == "offline" and any(hook.name == "collect" for hook in parsed):
@@ -132,7 +132,7 @@ def _check_keys(where: str, entry: dict[str, Any]) -> dict[str, Any]:
     for key in entry:
         if key not in known:
             raise ConfigError(f"{where} has no key '{key}'{_nearest(key, known)}; free keys go below extra:")
-    for key in ("env_steps", "updates", "cycles", "collect_length", "horizon", "num_episodes"):
+    for key in ("env_steps", "updates", "cycles", "collect_steps", "horizon", "eval_episodes"):
         if entry.get(key) is not None and (type(entry[key]) is not int or entry[key] < 1):
             raise ConfigError(f"{where}.{key} is {entry[key]!r}; it must be a positive number")
     return entry
@@ -153,7 +153,7 @@ def _hook(where: str, item: str | dict[str, Any], names: Sequence[str]) -> Hook:
         name = str(given.get("name"))
         raise ConfigError(f"{where}: no hook '{name}'{_nearest(name, names)}; there are {', '.join(names)}")
     hook = Hook(**given)
-    for key, least in (("every", 1), ("count", 1), ("after", 0)):
+    for key, least in (("every", 1), ("count", 1), ("after_updates", 0)):
         value = getattr(hook, key)
         if type(value) is not int or value < least:
             raise ConfigError(f"{where}: {hook.name}.{key} is {value!r}; it must be at least {least}")
@@ -192,7 +192,7 @@ class PhaseCursor:
 
     @property
     def progress(self) -> float:
-        """Share of this phase that is over; 0 if it has no end of its own."""
+        """Fraction of this phase that is over; 0 if it has no end of its own."""
         phase = self.phase
         pairs = (
             (self.env_steps, phase.env_steps),
@@ -204,9 +204,9 @@ class PhaseCursor:
     def next_hook(self) -> Hook:
         """The hook that is due."""
         assert not self.finished
-        if all(hook.after > self.updates for hook in self.phase.hooks):
+        if all(hook.after_updates > self.updates for hook in self.phase.hooks):
             raise ConfigError(f"phase '{self.phase.name}': no hook can ever run (see after)")
-        self._pass_over()
+        self._skip_hooks_not_due()
         return self.phase.hooks[self.position]
 
     @property
@@ -214,11 +214,11 @@ class PhaseCursor:
         """No update follows the due hook in its cycle."""
         return not any(hook.is_update for hook in self.phase.hooks[self.position + 1 :])
 
-    def _pass_over(self) -> None:
+    def _skip_hooks_not_due(self) -> None:
         """Moves past hooks that are not due in their cycle, at most to the phase's end."""
         while not self._over():
             hook = self.phase.hooks[self.position]
-            if self.cycles % hook.every == 0 and self.updates >= hook.after:
+            if self.cycles % hook.every == 0 and self.updates >= hook.after_updates:
                 return
             self._move()
 
@@ -246,7 +246,8 @@ class PhaseCursor:
         self.repeat += 1
         if hook.is_update or skipped or self.repeat >= hook.count:
             self._move()
-            self._pass_over()  # here, so that a last hook that is not due cannot hide the end of the last cycle
+            # here, so that a last hook that is not due cannot hide the end of the last cycle
+            self._skip_hooks_not_due()
         if self._over():
             self.index += 1
             self.position = self.repeat = self.env_steps = self.updates = self.cycles = self.skipped = (

@@ -14,7 +14,7 @@ from rl_lightning.errors import ConfigError
 class RunConfig:
     """Budgets and cadences, the same for every algorithm. Whichever budget is reached first ends the run.
 
-    Cadences (`eval_every`, `save_every`, `keep_every`) count env steps, or updates where a stage has no env.
+    Cadences (`eval_every`, `save_every`, `milestone_every`) count env steps, or updates where a stage has no env.
 
     Args:
         name: Folder of the run below lightning_logs; by default the config's name and a number.
@@ -27,8 +27,8 @@ class RunConfig:
             are cut: after the larger of 10,000 steps and 20 times the longest finished episode.
         save_every: Save a checkpoint each time the clock passes a multiple of this; at evaluations only if null.
         save_minutes: Also save when this many minutes have passed since the last save.
-        keep_every: Keep a numbered milestone each time the clock passes a multiple of this.
-        max_time: Wall-clock budget in hours, or as "HH:MM:SS"; counted anew after a resume.
+        milestone_every: Keep a numbered milestone each time the clock passes a multiple of this.
+        max_hours: Wall-clock budget in hours; counted anew after a resume. trainer.max_time takes DD:HH:MM:SS.
     """
 
     name: str | None = None
@@ -40,8 +40,8 @@ class RunConfig:
     eval_max_steps: int | None = None
     save_every: int | None = None
     save_minutes: float | None = 10.0
-    keep_every: int | None = None
-    max_time: str | float | None = None
+    milestone_every: int | None = None
+    max_hours: float | None = None
 
     def __post_init__(self) -> None:
         for key in (
@@ -52,34 +52,24 @@ class RunConfig:
             "eval_max_steps",
             "save_every",
             "save_minutes",
-            "keep_every",
+            "milestone_every",
+            "max_hours",
         ):
             value = getattr(self, key)
             if value is not None and value <= 0:
                 raise ConfigError(f"run.{key} is {value}; it must be positive, or null for none")
-        self.max_seconds()
 
     @property
     def limited(self) -> bool:
         """Whether there is any budget."""
-        return any(budget is not None for budget in (self.env_steps, self.updates, self.max_time))
+        return any(budget is not None for budget in (self.env_steps, self.updates, self.max_hours))
 
     def max_seconds(self) -> float:
         """The wall-clock budget in seconds, infinite if there is none."""
-        if self.max_time is None:
-            return math.inf
-        try:
-            if isinstance(self.max_time, str) and ":" in self.max_time:
-                hours, minutes, seconds = (float(part) for part in self.max_time.split(":"))
-                return hours * 3600 + minutes * 60 + seconds
-            return float(self.max_time) * 3600
-        except ValueError:
-            raise ConfigError(
-                f"run.max_time is {self.max_time!r}; write hours (1.5) or HH:MM:SS (01:30:00)"
-            ) from None
+        return math.inf if self.max_hours is None else self.max_hours * 3600
 
 
-def crossed(before: int, after: int, every: int | None) -> bool:
+def crossed_multiple(before: int, after: int, every: int | None) -> bool:
     """True if a multiple of `every` lies in (before, after]: a clock that moves in strides cannot jump over it."""
     return bool(every) and after // every > before // every  # type: ignore[operator]
 
@@ -98,18 +88,18 @@ class Limits(NamedTuple):
     marks: tuple[int, ...] = ()
 
 
-class RunSchedule:
+class RunClock:
     """The two clocks, how far the run is, and what is due.
 
     Args:
         run: Budgets and cadences.
-        clock: The public x-axis, "env_step", or "update" for stages without an env.
+        clock_name: The public x-axis, "env_step", or "update" for stages without an env.
     """
 
-    def __init__(self, run: RunConfig | None = None, clock: str = "env_step") -> None:
-        assert clock in ("env_step", "update"), clock
+    def __init__(self, run: RunConfig | None = None, clock_name: str = "env_step") -> None:
+        assert clock_name in ("env_step", "update"), clock_name
         self.run = run or RunConfig()
-        self.clock = clock
+        self.clock_name = clock_name
         self.env_step = 0
         self.update = 0
         self.phases: PhaseCursor | None = None
@@ -131,7 +121,7 @@ class RunSchedule:
 
     @property
     def now(self) -> int:
-        return self.env_step if self.clock == "env_step" else self.update
+        return self.env_step if self.clock_name == "env_step" else self.update
 
     @property
     def fraction(self) -> float:
@@ -148,7 +138,7 @@ class RunSchedule:
         return min(1.0, max(spent or [self.seconds / self.run.max_seconds()]))
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """A budget of the run's own is spent, its phases are over, or nothing more is to be gained."""
         return self.converged or self.spent or (self.phases is not None and self.phases.finished)
 
@@ -158,7 +148,7 @@ class RunSchedule:
         return bool(steps and self.env_step >= steps) or bool(updates and self.update >= updates)
 
     @property
-    def late(self) -> bool:
+    def time_exceeded(self) -> bool:
         """The time is over, whatever is left of the other budgets."""
         return self.seconds >= self.run.max_seconds()
 
@@ -225,8 +215,8 @@ class RunSchedule:
 
         Budgets do not count: a run with a larger one must go the same way.
         """
-        if self.clock == "update":
-            for every in (self.run.eval_every, self.run.save_every, self.run.keep_every):
+        if self.clock_name == "update":
+            for every in (self.run.eval_every, self.run.save_every, self.run.milestone_every):
                 if every:
                     updates = min(updates, every - self.update % every)
             ahead = [mark - self.update for mark in self.early_looks() if mark > self.update]
@@ -239,13 +229,13 @@ class RunSchedule:
             steps = min(steps, math.ceil((self.run.env_steps - self.env_step) / wide))
         return max(1, steps)
 
-    def turns_ahead(self, wide: int, most: int) -> int:
+    def blocks_until_due(self, wide: int, most: int) -> int:
         """Turns of `wide` env steps and one update each up to the next point at which something is due, at most `most`.
 
         A function of the clocks alone: a run that is resumed, or has a larger budget, passes the same points.
         """
         run = self.run
-        cadences = (most * wide, run.eval_every, run.save_every, run.keep_every, self.log_every)
+        cadences = (most * wide, run.eval_every, run.save_every, run.milestone_every, self.log_every)
         left = min(every - self.env_step % every for every in cadences if every)
         if run.env_steps:
             left = min(left, run.env_steps - self.env_step)

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from rl_lightning import distributed
-from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.replay.segments import SegmentStore
-from rl_lightning.rollout.episode_splitter import EpisodeCutter, joined
+from rl_lightning.rollout.episode_splitter import EpisodeSplitter, joined
 
 
-class RecordingData(EnvData):
+class EpisodeRecorderData(EnvData):
     """Plays with the module's own policy and hands it every finished episode.
 
     Args:
@@ -36,7 +36,7 @@ class RecordingData(EnvData):
         fresh = self.collector is None
         super().open(stage)
         if stage == "fit" and fresh:
-            self.cutter = EpisodeCutter(self.num_envs)
+            self.cutter = EpisodeSplitter(self.num_envs)
 
     def batches(self) -> Iterator[Any]:
         episodes = self.cutter.add(self.collect(self.agent.player(), self.steps_per_block))
@@ -45,8 +45,8 @@ class RecordingData(EnvData):
         if found:
             yield joined(found)
 
-    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
-        return self.steps_per_block * self.wide, 1
+    def forecast(self, clock: RunClock) -> tuple[int, int]:
+        return self.steps_per_block * self.env_steps_per_vector_step, 1
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         return super().save(store) | {"cutter": self.cutter.state_dict()}

@@ -9,28 +9,28 @@ import torch
 from torch import Tensor
 
 from rl_lightning import distributed
-from rl_lightning.clock.run_clock import RunSchedule
-from rl_lightning.datamodules.bases.eval_env_data import PlayedData
+from rl_lightning.clock.run_clock import RunClock
+from rl_lightning.datamodules.bases.eval_env_data import EvalEnvData
 from rl_lightning.envs.own_envs import EnvLike
-from rl_lightning.evolution.fitness import Fitness, Players
+from rl_lightning.evolution.fitness import Fitness, Population
 from rl_lightning.seeding import derive
 
 EXAMINED = 64  # rollouts of a finished controller
 
 
-class Judge(Protocol):
+class FitnessFn(Protocol):
     """Fitness [P, R] of members; the name says which luck they have, `rollouts` null: as many as the recipe says."""
 
-    def __call__(self, players: Players, name: str, rollouts: int | None = None) -> Tensor: ...
+    def __call__(self, players: Population, name: str, rollouts: int | None = None) -> Tensor: ...
 
 
-class Judged(NamedTuple):
+class EvolutionBatch(NamedTuple):
     """The batch of one generation."""
 
-    judge: Judge
+    evaluate: FitnessFn
 
 
-class EvolveData(PlayedData):
+class EvolutionData(EvalEnvData):
     """One block is one generation. Nothing is drawn but by the generation's number: one that was cut short is repeated
     from its start with the same bits.
 
@@ -39,8 +39,8 @@ class EvolveData(PlayedData):
         fitness: How members are judged.
     """
 
-    yields = Judged
-    clock = "update"
+    yields = EvolutionBatch
+    clock_name = "update"
 
     def __init__(self, env: EnvLike, fitness: Fitness) -> None:
         super().__init__(env)
@@ -50,29 +50,29 @@ class EvolveData(PlayedData):
         if stage == "fit":
             self.fitness.open(self.env)
 
-    def sample_batches(self, updates: int) -> Iterator[Judged]:
-        for _ in range(self.cut_updates(self.schedule, updates)):
-            yield Judged(self.judge)
+    def sample_batches(self, updates: int) -> Iterator[EvolutionBatch]:
+        for _ in range(self.cut_updates(self.clock, updates)):
+            yield EvolutionBatch(self.evaluate_population)
 
-    def cut_updates(self, clock: RunSchedule, updates: int) -> int:
+    def cut_updates(self, clock: RunClock, updates: int) -> int:
         return min(updates, 1)
 
-    def judge(self, players: Players, name: str, rollouts: int | None = None) -> Tensor:
+    def evaluate_population(self, players: Population, name: str, rollouts: int | None = None) -> Tensor:
         """Members are shared out among the ranks; luck hangs on seed and name alone, so all ranks agree."""
         seed = derive(self.seed, name)
-        own = players._replace(numbers=players.numbers[self.rank :: self.world_size])
-        found, steps = self.fitness.judge(own, seed, rollouts or self.fitness.rollouts)
+        own = players._replace(params=players.params[self.rank :: self.world_size])
+        found, steps = self.fitness.evaluate(own, seed, rollouts or self.fitness.rollouts)
         parts: list[Any] = distributed.gather_objects((found.cpu(), steps))
-        whole = torch.zeros(len(players.numbers), parts[0][0].shape[1])
+        whole = torch.zeros(len(players.params), parts[0][0].shape[1])
         for rank, (part, played) in enumerate(parts):
             whole[rank :: self.world_size] = part
-            self.schedule.env_step += played
+            self.clock.env_step += played
         return whole
 
-    def examine(self, module: Any) -> dict[str, Any]:
+    def diagnostics(self, module: Any) -> dict[str, Any]:
         """What the fitness says of the finished controller, to be read beside the real episodes: the gap of a dream."""
         self.fitness.open(self.env)
-        found = self.judge(module.players(module.best[None]), "examine", EXAMINED)
+        found = self.evaluate_population(module.population(module.best[None]), "examine", EXAMINED)
         return {"fitness": {"mean": float(found.mean()), "std": float(found.std()), "rollouts": EXAMINED}}
 
     def teardown(self, stage: str) -> None:

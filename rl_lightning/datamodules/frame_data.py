@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.clock.phases import Phase
-from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.datamodules.bases.rl_data import RLData
 from rl_lightning.envs.make import probe_spec
@@ -19,26 +19,26 @@ from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.frame_losses import rare_colors
 from rl_lightning.functional.reward_classes import CLASSES, reward_label
 from rl_lightning.models.frames.frame_world import frame_shape
-from rl_lightning.replay.frames.frame_artifacts import check_spec, load_frames, read_about
+from rl_lightning.replay.frames.frame_artifacts import check_spec, load_frames, read_frames_meta
 from rl_lightning.replay.frames.frame_log import FrameLog
-from rl_lightning.replay.reward_samplers import GroupDraw, MBARCSampler, RewardSampler
+from rl_lightning.replay.reward_samplers import GroupSampler, MBARCSampler, RewardSampler
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import FrameWindow
 
 PALETTE = 256  # an index is a byte
 
 
-def collections(product: str | None) -> int:
-    """How many collections a product holds; tells one cycle's random numbers from the next one's."""
-    return 0 if product is None else len(read_about(product)["parts"])
+def num_collections(artifact: str | None) -> int:
+    """How many collections an artifact holds; tells one cycle's random numbers from the next one's."""
+    return 0 if artifact is None else len(read_frames_meta(artifact)["parts"])
 
 
-class CollectFrames(EnvData):
-    """Plays with the agent as it is and keeps every frame; nothing is learned. The product holds all frames so far.
+class FrameCollectionData(EnvData):
+    """Plays with the agent as it is and keeps every frame; nothing is learned. The artifact holds all frames so far.
 
     Args:
         env: The environment and all that is wrapped around it.
-        frames: Product of the collection before this one; null: this is the first.
+        frames_from: Artifact of the collection before this one; null: this is the first.
         num_envs: Envs of one process.
         rollout_steps: Steps of each env between two looks at the clock.
         vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
@@ -47,7 +47,7 @@ class CollectFrames(EnvData):
     def __init__(
         self,
         env: EnvLike,
-        frames: str | None = None,
+        frames_from: str | None = None,
         num_envs: int = 1,
         rollout_steps: int = 64,
         vectorization: str = "sync",
@@ -56,11 +56,11 @@ class CollectFrames(EnvData):
         frame_shape(self.spec)
         if rollout_steps < 1:
             raise ConfigError(f"data.rollout_steps is {rollout_steps}; it must be at least 1")
-        self.previous, self.rollout_steps = frames, rollout_steps
+        self.previous, self.rollout_steps = frames_from, rollout_steps
         self.log: FrameLog | None = None
 
     def derive(self, name: str) -> int:
-        return super().derive(f"{name}/{collections(self.previous)}")
+        return super().derive(f"{name}/{num_collections(self.previous)}")
 
     def begin_anew(self) -> None:
         super().begin_anew()
@@ -70,8 +70,8 @@ class CollectFrames(EnvData):
         super().open(stage)
         if stage == "fit" and self.log is None:
             if self.previous is not None:
-                check_spec(read_about(self.previous), self.spec)
-            steps = self.schedule.run.env_steps or 0
+                check_spec(read_frames_meta(self.previous), self.spec)
+            steps = self.clock.run.env_steps or 0
             self.log = FrameLog(self.spec, steps // self.spec.action_repeat // self.world_size)
 
     def batches(self) -> Iterator[Any]:
@@ -79,13 +79,13 @@ class CollectFrames(EnvData):
         self.log.add(self.collect(self.agent.player(), self.rollout_steps))
         yield from ()
 
-    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
-        return self.rollout_steps * self.wide, 0
+    def forecast(self, clock: RunClock) -> tuple[int, int]:
+        return self.rollout_steps * self.env_steps_per_vector_step, 0
 
     def forecast_collect(self, phase: Phase) -> int:
-        return (phase.collect_length or self.rollout_steps) * self.wide
+        return (phase.collect_steps or self.rollout_steps) * self.env_steps_per_vector_step
 
-    def usual_steps(self) -> int:
+    def default_collect_steps(self) -> int:
         return self.rollout_steps
 
     def collect_in(self, phase: Phase, steps: int) -> None:
@@ -103,51 +103,55 @@ class CollectFrames(EnvData):
         assert self.log is not None
         self.log.load(state["frames"]["log"], store.part("frames"))
         for env in self.restarted:
-            self.log.cut(env)
+            self.log.end_episode(env)
 
     def collect_metrics(self) -> dict[str, float]:
         rows = 0 if self.log is None else len(self.log)
-        return super().collect_metrics() | {"collect/buffer_rows": float(rows)}
+        return super().collect_metrics() | {"collect/buffer_size": float(rows)}
 
 
-class RecordedFrames(RLData):
+class FrameData(RLData):
     """Base of the data of a world and of its reward head: all frames so far, some of them held out.
 
     Args:
         env: The environment that the frames are of; nothing is played here.
-        frames: Product of the newest collection.
+        frames_from: Artifact of the newest collection.
         batch_size: Windows, or steps, of one update.
         updates_per_block: Updates made of one gather.
-        holdout: Share of every collection, at its end, that no update sees.
+        val_fraction: Fraction of every collection, at its end, that no update sees.
     """
 
     yields = FrameWindow
-    clock = "update"
+    clock_name = "update"
 
     def __init__(
-        self, env: EnvLike, frames: str, batch_size: int, updates_per_block: int, holdout: float
+        self, env: EnvLike, frames_from: str, batch_size: int, updates_per_block: int, val_fraction: float
     ) -> None:
         super().__init__()
         for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
             if value < 1:
                 raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if not 0.0 <= holdout < 1.0:
-            raise ConfigError(f"data.holdout is {holdout}; it is a share between 0 and 1")
-        self.env, self.product = as_env_config(env), frames
-        self.batch_size, self.updates_per_block, self.holdout = batch_size, updates_per_block, holdout
+        if not 0.0 <= val_fraction < 1.0:
+            raise ConfigError(f"data.val_fraction is {val_fraction}; it is a share between 0 and 1")
+        self.env, self.artifact = as_env_config(env), frames_from
+        self.batch_size, self.updates_per_block, self.val_fraction = (
+            batch_size,
+            updates_per_block,
+            val_fraction,
+        )
         self.spec = probe_spec(self.env)
         frame_shape(self.spec)
         self._log: FrameLog | None = None
         self.draw: torch.Generator | None = None
 
     def derive(self, name: str) -> int:
-        return super().derive(f"{name}/{collections(self.product)}")
+        return super().derive(f"{name}/{num_collections(self.artifact)}")
 
     @property
     def log(self) -> FrameLog:
         """All frames, read when they are first asked for."""
         if self._log is None:
-            self._log = load_frames(self.product, self.spec)
+            self._log = load_frames(self.artifact, self.spec)
         return self._log
 
     @property
@@ -161,18 +165,18 @@ class RecordedFrames(RLData):
     def open(self, stage: str) -> None:
         if self.draw is None:
             self.draw = self.generator("replay")
-            self.held = self._held_out()
+            self.held = self._val_split()
             self.prepare()
 
     def prepare(self) -> None:
         """What a subclass works out once, before the first batch."""
 
-    def _held_out(self) -> Tensor:
+    def _val_split(self) -> Tensor:
         """The last rows of every collection.  [R] bool"""
         held = torch.zeros(len(self.log), dtype=torch.bool)
         bounds = [*self.log.parts, len(self.log)]
         for start, end in pairwise(bounds):
-            held[end - int(self.holdout * (end - start)) : end] = True
+            held[end - int(self.val_fraction * (end - start)) : end] = True
         return held
 
     def sample_batches(self, updates: int) -> Iterator[FrameWindow]:
@@ -190,7 +194,7 @@ class RecordedFrames(RLData):
         return FrameWindow(*(field.unflatten(0, (updates, self.batch_size)) for field in found))
 
     def gather(self, rows: Tensor, length: int, past: int | None = None) -> FrameWindow:
-        before = int(getattr(self.agent, "past", 0)) if past is None else past
+        before = int(getattr(self.agent, "context_steps", 0)) if past is None else past
         return self.log.windows(rows, length, self.gamma, before)
 
     def steps(self, held: bool) -> Tensor:
@@ -198,9 +202,7 @@ class RecordedFrames(RLData):
         found = self.log.walk(0.99).run > 0
         return (found & (self.held == held if self.held.any() else True)).nonzero()[:, 0]
 
-    def holdout_windows(
-        self, count: int, length: int, past: int = 0, strict: bool = True
-    ) -> FrameWindow | None:
+    def val_windows(self, count: int, length: int, past: int = 0, strict: bool = True) -> FrameWindow | None:
         """Held-out windows, the same at every call; None where none is that long and `strict` does not mind."""
         rows = self.steps(held=True)
         rows = rows[self.log.walk(0.99).run[rows] >= length]
@@ -208,13 +210,13 @@ class RecordedFrames(RLData):
             if not strict:
                 return None
             raise DataError(
-                f"{self.product}: no held-out episode has {length} steps in a row; raise data.holdout"
+                f"{self.artifact}: no held-out episode has {length} steps in a row; raise data.val_fraction"
             )
         own = torch.Generator().manual_seed(self.derive("holdout"))
         chosen = rows[torch.randperm(len(rows), generator=own)[:count]]
         return self.gather(chosen.sort().values, length, past)
 
-    def holdout_rewards(self, count: int, past: int = 0) -> FrameWindow:
+    def val_reward_steps(self, count: int, past: int = 0) -> FrameWindow:
         """Held-out steps: all that pay, and as many others as `count` has room for."""
         rows = self.steps(held=True)
         paid = self.log.tensor("reward")[rows] != 0
@@ -234,7 +236,7 @@ class RecordedFrames(RLData):
         return self.log.color_counts(colors)
 
     def collect_metrics(self) -> dict[str, float]:
-        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.log))}
+        return super().collect_metrics() | {"collect/buffer_size": float(len(self.log))}
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         assert self.draw is not None
@@ -245,69 +247,80 @@ class RecordedFrames(RLData):
         assert self.draw is not None
         if state["rows"] != len(self.log):
             raise ResumeError(
-                f"{self.product} has {len(self.log)} frames, this run began with {state['rows']}: an exact resume "
+                f"{self.artifact} has {len(self.log)} frames, this run began with {state['rows']}: an exact resume "
                 "needs the same"
             )
         self.draw.set_state(state["draw"])
 
 
-class FrameWindows(RecordedFrames):
+class FrameWindowData(FrameData):
     """Windows of consecutive frames, none of which leaves its episode or its collection: what a world learns from.
 
     Args:
         env: The environment that the frames are of; nothing is played here.
-        frames: Product of the newest collection.
-        length: Steps of a window.
+        frames_from: Artifact of the newest collection.
+        sequence_length: Steps of a window.
         batch_size: Windows of one update.
         updates_per_block: Updates made of one gather.
-        holdout: Share of every collection, at its end, that no update sees.
-        turning: Share of the windows that is drawn from those in which a thing of a rare colour changes its course (a
-            ball off a wall), beside what chance brings: what happens seldom is seen again and again. Palettes only.
-        rare_share: Share of all pixels below which a colour is rare.
+        val_fraction: Fraction of every collection, at its end, that no update sees.
+        event_fraction: Fraction of the windows that is drawn from those in which a thing of a rare colour changes
+            its course (a ball off a wall), beside what chance brings: what happens seldom is seen again and again.
+            Palettes only.
+        rare_pixel_threshold: Fraction of all pixels below which a colour is rare.
     """
 
     def __init__(
         self,
         env: EnvLike,
-        frames: str,
-        length: int = 50,
+        frames_from: str,
+        sequence_length: int = 50,
         batch_size: int = 4,
         updates_per_block: int = 1,
-        holdout: float = 0.05,
-        turning: float = 0.0,
-        rare_share: float = 0.001,
+        val_fraction: float = 0.05,
+        event_fraction: float = 0.0,
+        rare_pixel_threshold: float = 0.001,
     ) -> None:
-        super().__init__(env, frames, batch_size, updates_per_block, holdout)
-        if length < 1:
-            raise ConfigError(f"data.length is {length}; a window has at least one step")
-        for key, value in (("turning", turning), ("rare_share", rare_share)):
+        super().__init__(env, frames_from, batch_size, updates_per_block, val_fraction)
+        if sequence_length < 1:
+            raise ConfigError(f"data.sequence_length is {sequence_length}; a window has at least one step")
+        for key, value in (
+            ("event_fraction", event_fraction),
+            ("rare_pixel_threshold", rare_pixel_threshold),
+        ):
             if not 0.0 <= value <= 1.0:
                 raise ConfigError(f"data.{key} is {value}; it is a share between 0 and 1")
-        if turning and frame_shape(self.spec)[0] > 1:
-            raise ConfigError("data.turning knows colours by their index; with frames in RGB leave it at 0")
-        self.length, self.turning, self.rare_share = length, turning, rare_share
+        if event_fraction and frame_shape(self.spec)[0] > 1:
+            raise ConfigError(
+                "data.event_fraction knows colours by their index; with frames in RGB leave it at 0"
+            )
+        self.length, self.event_fraction, self.rare_pixel_threshold = (
+            sequence_length,
+            event_fraction,
+            rare_pixel_threshold,
+        )
 
     def prepare(self) -> None:
         starts = self.log.starts(self.length)
         own = starts[~self.held[starts] & ~self.held[self._last(starts)]]
         if not len(own):
             raise DataError(
-                f"{self.product}: every window of {self.length} steps touches held-out frames; lower data.holdout"
+                f"{self.artifact}: every window of {self.length} steps touches held-out frames; lower data.val_fraction"
             )
         self.begin = own
-        self.turns = own[self._turning(own)] if self.turning else own[:0]
+        self.turns = own[self._event_windows(own)] if self.event_fraction else own[:0]
 
-    def _turning(self, rows: Tensor) -> Tensor:
+    def _event_windows(self, rows: Tensor) -> Tensor:
         """Whether something turns in the windows that begin at these rows.  [N] bool"""
-        rare = rare_colors(self.color_counts(PALETTE), self.rare_share)
-        turns, after = self.log.turns(rare), self.log.walk(0.99).after
+        rare = rare_colors(self.color_counts(PALETTE), self.rare_pixel_threshold)
+        turns, after = self.log.direction_changes(rare), self.log.walk(0.99).after
         found = torch.zeros(len(rows), dtype=torch.bool)
         for _ in range(self.length):
             found, rows = found | turns[rows], after[rows]
         if not found.any():
             raise DataError(
-                f"{self.product}: no colour of less than {self.rare_share:.2g} of all pixels changes its course; raise "
-                "data.rare_share, or set data.turning 0"
+                f"{self.artifact}: no colour of less than {self.rare_pixel_threshold:.2g} of all "
+                "pixels changes its course; raise "
+                "data.rare_pixel_threshold, or set data.event_fraction 0"
             )
         return found
 
@@ -320,42 +333,42 @@ class FrameWindows(RecordedFrames):
 
     def rows(self, count: int) -> Tensor:
         rows = self.begin[torch.randint(len(self.begin), (count,), generator=self.draw)]
-        if not self.turning:
+        if not self.event_fraction:
             return rows
         turns = self.turns[torch.randint(len(self.turns), (count,), generator=self.draw)]
-        return torch.where(torch.rand(count, generator=self.draw) < self.turning, turns, rows)
+        return torch.where(torch.rand(count, generator=self.draw) < self.event_fraction, turns, rows)
 
 
-class RewardSteps(RecordedFrames):
+class RewardStepData(FrameData):
     """Single steps, chosen by a strategy against the rarity of rewards: what a reward head learns from.
 
     Args:
         env: The environment that the frames are of; nothing is played here.
-        frames: Product of the newest collection.
-        sampler: The strategy; null: MBARC's.
+        frames_from: Artifact of the newest collection.
+        reward_sampler: The strategy; null: MBARC's.
         batch_size: Steps of one update.
         updates_per_block: Updates made of one gather.
-        holdout: Share of every collection, at its end, that no update sees.
+        val_fraction: Fraction of every collection, at its end, that no update sees.
     """
 
     def __init__(
         self,
         env: EnvLike,
-        frames: str,
-        sampler: RewardSampler | None = None,
+        frames_from: str,
+        reward_sampler: RewardSampler | None = None,
         batch_size: int = 32,
         updates_per_block: int = 1,
-        holdout: float = 0.05,
+        val_fraction: float = 0.05,
     ) -> None:
-        super().__init__(env, frames, batch_size, updates_per_block, holdout)
-        self.sampler = sampler or MBARCSampler()
+        super().__init__(env, frames_from, batch_size, updates_per_block, val_fraction)
+        self.reward_sampler = reward_sampler or MBARCSampler()
 
     def prepare(self) -> None:
         rows = self.steps(held=False)
-        earlier, later = self.log.neighbours()
+        earlier, later = self.log.neighbors()
         reward = self.log.tensor("reward")[rows]
-        self.chosen = GroupDraw(self.sampler, rows, reward, earlier[rows], later[rows])
+        self.chosen = GroupSampler(self.reward_sampler, rows, reward, earlier[rows], later[rows])
 
     def rows(self, count: int) -> Tensor:
         assert self.draw is not None
-        return self.chosen(count, self.schedule.progress, self.draw)
+        return self.chosen(count, self.clock.progress, self.draw)

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import torch
 
-from rl_lightning.artifacts import fingerprint, load_provided, settings_of
-from rl_lightning.clock.run_clock import RunSchedule
-from rl_lightning.datamodules.offline_data import OfflineData, reward_spread
+from rl_lightning.artifacts import exported_config, fingerprint, load_exported
+from rl_lightning.clock.run_clock import RunClock
+from rl_lightning.datamodules.offline_data import OfflineData, reward_std
 from rl_lightning.datasets.in_memory import DatasetLike
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.envs.termination import Termination, termination_for
@@ -17,8 +17,8 @@ from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.models.dynamics.penalties import NoPenalty, Penalty
 from rl_lightning.replay.ring import RingBuffer
 from rl_lightning.replay.segments import SegmentStore
-from rl_lightning.rollout.imagine import Imagined, imagine, unsteady
-from rl_lightning.rollout.model_exploitation import promised, received
+from rl_lightning.rollout.imagine import ImaginedTransitions, imagine, with_random_noise_scale
+from rl_lightning.rollout.model_exploitation import imagined_return, real_return
 from rl_lightning.types import Transitions
 
 EXAMINED = 500  # recorded states that a test of exploitation starts from
@@ -28,30 +28,32 @@ class ModelRolloutData(OfflineData):
     """Short rollouts of the policy in a learned model, from recorded states, kept for a while and mixed with the data.
 
     Args:
-        dynamics: Product of a dynamics stage.
+        dynamics: Artifact of a dynamics stage.
         penalty: What an imagined step pays for lying outside the data; null: nothing (MBPO).
-        coefficient: Weight of the penalty; 0 is MBPO, bit for bit.
+        penalty_coef: Weight of the penalty; 0 is MBPO, bit for bit.
         penalty_unit: What a penalty of 1 costs: one unit of reward, or one standard deviation of the data's rewards.
-        outside_value: Value of being outside. A number ends an imagined episode at its first step below the penalty's
-            threshold, as if all that followed were worth this (MOReL); null goes on there, and a penalty above the
-            reward of being alive then makes an early end attractive. A penalty without a threshold knows no outside.
-        action_noise: Most spread of noise on imagined actions; each row has a share of it, drawn evenly. It shows the
-            critics what leaving the data costs where the policy itself hardly varies, as one cloned from an expert.
-        horizon: Steps of an imagined rollout.
-        starts: Recorded states that rollouts begin at.
-        rollout_every: Updates between two rollouts.
-        retain: Newest rollouts that are kept to learn from.
-        real_fraction: Share of recorded rows in a batch; 1 imagines nothing.
+        ood_terminal_value: Value of being outside. A number ends an imagined episode at its first step below the
+            penalty's threshold, as if all that followed were worth this (MOReL); null goes on there, and a penalty
+            above the reward of being alive then makes an early end attractive. A penalty without a threshold knows
+            no outside.
+        action_noise: Most spread of noise on imagined actions; each row has a fraction of it, drawn evenly. It shows
+            the critics what leaving the data costs where the policy itself hardly varies, as one cloned from an expert.
+        rollout_length: Steps of an imagined rollout.
+        rollout_batch_size: Recorded states that rollouts begin at.
+        rollout_freq: Updates between two rollouts.
+        retain_rollouts: Newest rollouts that are kept to learn from.
+        real_ratio: Fraction of recorded rows in a batch; 1 imagines nothing.
         termination: When an imagined episode ends; null: by the data set's env.
         dataset: Name or path; see rl data list.
         env: Where the policy is evaluated; null: the env that the data set names, if any.
         batch_size: Rows of one update.
         updates_per_block: Updates made of one gather.
-        holdout: Share of the data that is kept for validation, the same for every stage of one seed; null: none.
+        val_fraction: Fraction of the data that is kept for validation, the same for every stage of one seed; null:
+            none.
         split: What is held out: whole episodes, or single rows.
         reward_scale: Rewards are multiplied by this.
         reward_shift: And this is added, after scaling.
-        first_episodes: Recorded episodes that are used at all, the first ones; null: all.
+        max_episodes: Recorded episodes that are used at all, the first ones; null: all.
     """
 
     def __init__(
@@ -59,53 +61,67 @@ class ModelRolloutData(OfflineData):
         dataset: DatasetLike,
         dynamics: str,
         penalty: Penalty | None = None,
-        coefficient: float = 0.5,
+        penalty_coef: float = 0.5,
         penalty_unit: Literal["reward", "reward_std"] = "reward",
-        outside_value: float | None = None,
+        ood_terminal_value: float | None = None,
         action_noise: float = 0.0,
-        horizon: int = 5,
-        starts: int = 50_000,
-        rollout_every: int = 1000,
-        retain: int = 5,
-        real_fraction: float = 0.05,
+        rollout_length: int = 5,
+        rollout_batch_size: int = 50_000,
+        rollout_freq: int = 1000,
+        retain_rollouts: int = 5,
+        real_ratio: float = 0.05,
         termination: Termination | None = None,
         env: EnvLike | None = None,
         batch_size: int = 256,
         updates_per_block: int = 50,
-        holdout: float | None = None,
-        split: Literal["episode", "row"] = "episode",
+        val_fraction: float | None = None,
+        split: Literal["episode", "transition"] = "episode",
         reward_scale: float = 1.0,
         reward_shift: float = 0.0,
-        first_episodes: int | None = None,
+        max_episodes: int | None = None,
     ) -> None:
         super().__init__(
             dataset,
             env,
             batch_size,
             updates_per_block,
-            holdout,
+            val_fraction,
             split,
             reward_scale=reward_scale,
             reward_shift=reward_shift,
-            first_episodes=first_episodes,
+            max_episodes=max_episodes,
         )
-        sizes = {"horizon": horizon, "starts": starts, "rollout_every": rollout_every, "retain": retain}
+        sizes = {
+            "rollout_length": rollout_length,
+            "rollout_batch_size": rollout_batch_size,
+            "rollout_freq": rollout_freq,
+            "retain_rollouts": retain_rollouts,
+        }
         for key, value in sizes.items():
             if value < 1:
                 raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if not 0.0 <= real_fraction <= 1.0 or coefficient < 0.0 or action_noise < 0.0:
+        if not 0.0 <= real_ratio <= 1.0 or penalty_coef < 0.0 or action_noise < 0.0:
             raise ConfigError(
-                "data.real_fraction lies between 0 and 1; data.coefficient and data.action_noise are not negative"
+                "data.real_ratio lies between 0 and 1; data.penalty_coef and data.action_noise are not negative"
             )
         if self.spec.action_kind != "continuous" or len(self.spec.obs_shape) != 1:
             raise ConfigError(
                 f"{self.source}: models are learned of flat observations and continuous actions"
             )
-        self.product, self.penalty = dynamics, penalty or NoPenalty()
-        self.coefficient, self.penalty_unit, self.outside_value = coefficient, penalty_unit, outside_value
+        self.artifact, self.penalty = dynamics, penalty or NoPenalty()
+        self.penalty_coef, self.penalty_unit, self.ood_terminal_value = (
+            penalty_coef,
+            penalty_unit,
+            ood_terminal_value,
+        )
         self.action_noise = action_noise
-        self.horizon, self.starts, self.rollout_every, self.retain = horizon, starts, rollout_every, retain
-        self.real_fraction = real_fraction
+        self.rollout_length, self.rollout_batch_size, self.rollout_freq, self.retain_rollouts = (
+            rollout_length,
+            rollout_batch_size,
+            rollout_freq,
+            retain_rollouts,
+        )
+        self.real_ratio = real_ratio
         self.termination = termination or termination_for(self.spec.env_id)
         self.measured: dict[str, float] = {}
 
@@ -114,18 +130,20 @@ class ModelRolloutData(OfflineData):
             return
         super().open(stage)
         self._check_scale()
-        self.dynamics: Any = load_provided(self.product, "dynamics")
+        self.dynamics: Any = load_exported(self.artifact, "dynamics")
         self.penalty.setup()
-        loaded = {"dynamics": (self.product, self.dynamics), "density": self.penalty.product()}
-        self.products = [(name, at[0], fingerprint(at[1])) for name, at in loaded.items() if at is not None]
+        loaded = {"dynamics": (self.artifact, self.dynamics), "density": self.penalty.artifact()}
+        self.artifacts = [(name, at[0], fingerprint(at[1])) for name, at in loaded.items() if at is not None]
         self.explore, self.noise = self.generator("explore"), self.generator("imagine")
-        self.unit = reward_spread(self.train_rows()) if self.penalty_unit == "reward_std" else 1.0
-        self.model_rows = RingBuffer(self.spec, 1, self.starts * self.horizon * self.retain)
+        self.unit = reward_std(self.train_rows()) if self.penalty_unit == "reward_std" else 1.0
+        self.model_rows = RingBuffer(
+            self.spec, 1, self.rollout_batch_size * self.rollout_length * self.retain_rollouts
+        )
         self.rolled_at = -1  # update of the newest rollout
 
     def _check_scale(self) -> None:
         """Recorded and imagined rewards lie in one batch: the model must have learned them as they are here."""
-        learned = settings_of(self.product, "data")
+        learned = exported_config(self.artifact, "data")
         for key, own in (
             ("reward_scale", self.reward_scale),
             ("reward_shift", self.reward_shift),
@@ -133,38 +151,38 @@ class ModelRolloutData(OfflineData):
         ):
             if learned.get(key, own) != own:
                 raise ConfigError(
-                    f"{self.product} learned rewards with data.{key} {learned[key]}, this stage has {own}: "
+                    f"{self.artifact} learned rewards with data.{key} {learned[key]}, this stage has {own}: "
                     "give both the same"
                 )
 
     def sample_batches(self, updates: int) -> Iterator[Transitions]:
-        self.roll_out_if_due()
-        yield from super().sample_batches(self.cut_updates(self.schedule, updates))
+        self.rollout_if_due()
+        yield from super().sample_batches(self.cut_updates(self.clock, updates))
 
-    def cut_updates(self, clock: RunSchedule, updates: int) -> int:
-        return min(updates, self.rollout_every - clock.update % self.rollout_every)
+    def cut_updates(self, clock: RunClock, updates: int) -> int:
+        return min(updates, self.rollout_freq - clock.update % self.rollout_freq)
 
-    def roll_out_if_due(self) -> None:
-        due = self.schedule.update // self.rollout_every * self.rollout_every
-        if self.real_fraction < 1.0 and self.rolled_at < due:
-            self.roll_out()
+    def rollout_if_due(self) -> None:
+        due = self.clock.update // self.rollout_freq * self.rollout_freq
+        if self.real_ratio < 1.0 and self.rolled_at < due:
+            self.rollout()
             self.rolled_at = due
 
-    def roll_out(self) -> None:
+    def rollout(self) -> None:
         """One rollout from recorded states by the policy as it is now."""
         assert self.draw is not None
-        place = torch.randint(len(self.train_index), (self.starts,), generator=self.draw)
+        place = torch.randint(len(self.train_index), (self.rollout_batch_size,), generator=self.draw)
         start = self.rows[self.train_index[place], : self.widths[0]]
         dreamed = self.imagine(start, self.action_noise)
         packed = [dreamed.obs, dreamed.action, dreamed.reward[:, None], dreamed.terminated[:, None]]
         self.model_rows.push(
             torch.cat([*packed, torch.zeros_like(dreamed.reward)[:, None], dreamed.next_obs], 1)
         )
-        self.measured = dreamed.statistics() | {"imagine/buffer_rows": float(len(self.model_rows))}
+        self.measured = dreamed.statistics() | {"imagine/buffer_size": float(len(self.model_rows))}
 
     def imagine(
         self, start: torch.Tensor, action_noise: float = 0.0, own: torch.Generator | None = None
-    ) -> Imagined:
+    ) -> ImaginedTransitions:
         """Rollouts from states, where the policy lives; the rows come back to where data live.
 
         With a generator of its `own` it leaves training as it is.
@@ -172,22 +190,22 @@ class ModelRolloutData(OfflineData):
         device, act = self.agent.device, self.agent.player()
         dreamed = imagine(
             self.dynamics.to(device),
-            unsteady(act, action_noise) if action_noise else act,
+            with_random_noise_scale(act, action_noise) if action_noise else act,
             start.to(device),
-            self.horizon,
+            self.rollout_length,
             self.termination,
             own or self.noise,
             own or self.explore,
             self.penalty,
-            self.coefficient * self.unit,
-            None if self.outside_value is None else self.agent.gamma * self.outside_value,
+            self.penalty_coef * self.unit,
+            None if self.ood_terminal_value is None else self.agent.gamma * self.ood_terminal_value,
         )
         parts: list[Any] = [part.cpu() if isinstance(part, torch.Tensor) else part for part in dreamed]
-        return Imagined(*parts)
+        return ImaginedTransitions(*parts)
 
     def sample(self, updates: int) -> Transitions:
         """Recorded rows first, then imagined ones: [U, B, ...]."""
-        real = int(self.real_fraction * self.batch_size) if len(self.model_rows) else self.batch_size
+        real = int(self.real_ratio * self.batch_size) if len(self.model_rows) else self.batch_size
         whole, self.batch_size = self.batch_size, real
         recorded = super().sample(updates)
         self.batch_size = whole
@@ -204,17 +222,21 @@ class ModelRolloutData(OfflineData):
         pairs = zip(recorded[:8], dreamed[:8], strict=True)
         return Transitions(*(torch.cat(pair, 1) for pair in pairs))
 
-    def examine(self, module: Any) -> dict[str, Any]:
+    def diagnostics(self, module: Any) -> dict[str, Any]:
         """Model exploitation: what the policy is promised from recorded states, minus what the env pays."""
         own = torch.Generator().manual_seed(self.derive("examine"))
         place = torch.randint(len(self.train_index), (EXAMINED,), generator=own)
         start = self.rows[self.train_index[place], : self.widths[0]]
         act = module.player()
         model, there = self.dynamics.to(module.device), start.to(module.device)
-        dreamed = promised(model, act, there, self.horizon, self.termination, own, own).cpu()
+        dreamed = imagined_return(model, act, there, self.rollout_length, self.termination, own, own).cpu()
         found = {"promised": float(dreamed.mean())}
         scale, shift = self.reward_scale, self.reward_shift
-        paid = None if self.env is None else received(self.env, act, start, self.horizon, own, scale, shift)
+        paid = (
+            None
+            if self.env is None
+            else real_return(self.env, act, start, self.rollout_length, own, scale, shift)
+        )
         if paid is not None:
             found |= {"received": float(paid.mean()), "exploitation": float((dreamed - paid).mean())}
         found |= {k.removeprefix("imagine/"): v for k, v in self.imagine(start, own=own).statistics().items()}
@@ -227,7 +249,7 @@ class ModelRolloutData(OfflineData):
         generators = {"explore": self.explore.get_state(), "noise": self.noise.get_state()}
         return super().save(store) | {
             **generators,
-            "products": {name: digest for name, _, digest in self.products},
+            "artifacts": {name: digest for name, _, digest in self.artifacts},
             "rolled_at": self.rolled_at,
             "measured": dict(self.measured),
             "imagined": self.model_rows.save(store.part("imagined")),
@@ -235,12 +257,12 @@ class ModelRolloutData(OfflineData):
 
     def load(self, state: dict[str, Any], store: SegmentStore) -> None:
         super().load(state, store)
-        for name, path, digest in self.products:
-            begun = state.get("products", {}).get(name, digest)
+        for name, path, digest in self.artifacts:
+            begun = state.get("artifacts", {}).get(name, digest)
             if begun != digest:
                 raise ResumeError(
                     f"{path}: is not the {name} that the run began with (sha256 {digest[:12]}, was {begun[:12]}): "
-                    "an exact resume needs the same product"
+                    "an exact resume needs the same artifact"
                 )
         self.explore.set_state(state["explore"])
         self.noise.set_state(state["noise"])

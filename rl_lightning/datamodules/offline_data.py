@@ -33,19 +33,20 @@ class OfflineData(EvaluatedData):
         env: Where the policy is evaluated; null: the env that the data set names, if any.
         batch_size: Rows of one update.
         updates_per_block: Updates made of one gather.
-        holdout: Share of the data that is kept for validation, the same for every stage of one seed; null: 0.1 for
-            models that are assessed on it (dynamics, densities, fitted-Q evaluation), none for policies.
+        val_fraction: Fraction of the data that is kept for validation, the same for every stage of one seed; null:
+            0.1 for models that are assessed on it (dynamics, densities, fitted-Q evaluation), none for policies.
         split: What is held out: whole episodes, or single rows.
-        bootstrap: Members of an ensemble, each with its own resample of the rows; 0: one stream for all.
+        ensemble_bootstrap: Members of an ensemble, each with its own resample of the rows; 0: one stream for all.
         reward_scale: Rewards are multiplied by this.
         reward_shift: And this is added, after scaling (-1 for AntMaze in the manner of IQL).
-        rewards: Rewards made from the data set, before scale and shift; null: the recorded ones.
-        best_episodes: Share of the episodes that is learned from, those with the highest returns; 0.1 makes BC 10 %-BC.
-        first_episodes: Recorded episodes that are used at all, the first ones; null: all.
+        reward_tuning: Rewards made from the data set, before scale and shift; null: the recorded ones.
+        top_fraction: Fraction of the episodes that is learned from, those with the highest returns; 0.1 makes BC 10
+            %-BC.
+        max_episodes: Recorded episodes that are used at all, the first ones; null: all.
     """
 
     yields: ClassVar[type[Any]] = Transitions
-    clock = "update"
+    clock_name = "update"
 
     def __init__(
         self,
@@ -53,32 +54,32 @@ class OfflineData(EvaluatedData):
         env: EnvLike | None = None,
         batch_size: int = 256,
         updates_per_block: int = 50,
-        holdout: float | None = None,
-        split: Literal["episode", "row"] = "episode",
-        bootstrap: int = 0,
+        val_fraction: float | None = None,
+        split: Literal["episode", "transition"] = "episode",
+        ensemble_bootstrap: int = 0,
         reward_scale: float = 1.0,
         reward_shift: float = 0.0,
-        rewards: RewardTuning | None = None,
-        best_episodes: float = 1.0,
-        first_episodes: int | None = None,
+        reward_tuning: RewardTuning | None = None,
+        top_fraction: float = 1.0,
+        max_episodes: int | None = None,
     ) -> None:
         super().__init__()
         for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
             if value < 1:
                 raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if holdout is not None and not 0.0 <= holdout < 1.0:
-            raise ConfigError(f"data.holdout is {holdout}; it is a share between 0 and 1")
-        if not 0.0 < best_episodes <= 1.0:
-            raise ConfigError(f"data.best_episodes is {best_episodes}; it is a share above 0 and not above 1")
-        if first_episodes is not None and first_episodes < 1:
-            raise ConfigError(f"data.first_episodes is {first_episodes}; it must be at least 1")
+        if val_fraction is not None and not 0.0 <= val_fraction < 1.0:
+            raise ConfigError(f"data.val_fraction is {val_fraction}; it is a share between 0 and 1")
+        if not 0.0 < top_fraction <= 1.0:
+            raise ConfigError(f"data.top_fraction is {top_fraction}; it is a share above 0 and not above 1")
+        if max_episodes is not None and max_episodes < 1:
+            raise ConfigError(f"data.max_episodes is {max_episodes}; it must be at least 1")
         source = look_at(dataset)
         self.source, self.spec, self.about = source.name, source.spec, source.about
         self.batch_size, self.updates_per_block = batch_size, updates_per_block
-        self.holdout, self.split, self.bootstrap = holdout, split, bootstrap
-        self.held_fraction = holdout or 0.0
+        self.val_fraction, self.split, self.ensemble_bootstrap = val_fraction, split, ensemble_bootstrap
+        self.held_fraction = val_fraction or 0.0
         self.reward_scale, self.reward_shift = reward_scale, reward_shift
-        self.rewards, self.best_episodes = rewards, best_episodes
+        self.reward_tuning, self.top_fraction = reward_tuning, top_fraction
         if env is None and self.spec.env_id:
             env = EnvConfig(id=self.spec.env_id, **source.options)
         self.env = None if env is None else as_env_config(env)
@@ -88,8 +89,8 @@ class OfflineData(EvaluatedData):
             self.spec = known
         # at once: bad rows are refused before anything else is built
         self.dataset = source.dataset if source.dataset is not None else load_dataset(self.source)
-        if first_episodes is not None:
-            self.dataset = self.dataset.first(first_episodes)
+        if max_episodes is not None:
+            self.dataset = self.dataset.first(max_episodes)
         self._check_split(self.held_fraction)
         self.draw: torch.Generator | None = None
 
@@ -106,27 +107,27 @@ class OfflineData(EvaluatedData):
         self.held_fraction = self.fraction_for(self.agent)
         self._check_split(self.held_fraction)
         rows = self.dataset
-        tuned = rows.reward if self.rewards is None else self.rewards.tune(rows)
+        tuned = rows.reward if self.reward_tuning is None else self.reward_tuning.tune(rows)
         reward = tuned * self.reward_scale + self.reward_shift
         flat = [rows.obs, rows.action, reward, rows.terminated, rows.truncated, rows.next_obs]
         self.widths = [column.reshape(len(reward), -1).shape[1] for column in flat]
         self.rows = torch.cat([column.reshape(len(reward), -1).float() for column in flat], 1)
         self.train_index, self.holdout_index = self._split(rows.recording)
-        if self.best_episodes < 1.0:
-            self.train_index = self._best(rows.episode, reward)
+        if self.top_fraction < 1.0:
+            self.train_index = self._top_episodes(rows.episode, reward)
         if getattr(self.agent, "models_next_obs", False):
             self._leave_out_unknown(rows)
-        if self.bootstrap:
+        if self.ensemble_bootstrap:
             own = torch.Generator().manual_seed(derive(self.seed, "bootstrap"))
-            shape = (self.bootstrap, len(self.train_index))
+            shape = (self.ensemble_bootstrap, len(self.train_index))
             self.resample = self.train_index[torch.randint(len(self.train_index), shape, generator=own)]
         if stage == "fit" and getattr(self.agent, "looks_by_passes", False):
-            self.schedule.pass_updates = -(-len(self.train_index) // self.batch_size)
+            self.clock.pass_updates = -(-len(self.train_index) // self.batch_size)
 
     def fraction_for(self, module: Any) -> float:
         """How much is held out for a module: as told, or what those need that are assessed on it."""
-        if self.holdout is not None:
-            return self.holdout
+        if self.val_fraction is not None:
+            return self.val_fraction
         return ASSESSED if getattr(module, "evaluated_on", "episodes") == "rows" else 0.0
 
     def check_model(self, module: Any) -> None:
@@ -137,17 +138,18 @@ class OfflineData(EvaluatedData):
         if one and fraction > 0.0 and self.split == "episode":
             raise DataError(
                 f"{self.source}: there is one episode to learn from, so none can be held out. "
-                "Use --data.split row, or --data.holdout 0"
+                "Use --data.split transition, or --data.val_fraction 0"
             )
 
     def _check_learner(self) -> None:
         if getattr(self.agent, "n_step", 1) != 1:
             raise ConfigError(f"{type(self).__name__} holds single transitions; set model.n_step to 1")
-        members = getattr(self.agent, "members", 0)
-        if self.bootstrap and self.bootstrap != members:
+        members = getattr(self.agent, "ensemble_size", 0)
+        if self.ensemble_bootstrap and self.ensemble_bootstrap != members:
             learns = f"has {members} members" if members else "learns from one stream of rows"
             raise ConfigError(
-                f"data.bootstrap is {self.bootstrap}, but {type(self.agent).__name__} {learns}; set it to {members}"
+                f"data.ensemble_bootstrap is {self.ensemble_bootstrap}, but "
+                f"{type(self.agent).__name__} {learns}; set it to {members}"
             )
 
     def _split(self, episode: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,7 +158,7 @@ class OfflineData(EvaluatedData):
         shuffle = torch.Generator().manual_seed(derive(self.seed, "holdout"))
         if self.held_fraction == 0.0:
             return torch.arange(count), torch.arange(0)
-        if self.split == "row":
+        if self.split == "transition":
             order = torch.randperm(count, generator=shuffle)
             held = torch.zeros(count, dtype=torch.bool)
             held[order[: max(1, round(self.held_fraction * count))]] = True
@@ -170,13 +172,13 @@ class OfflineData(EvaluatedData):
             held = held[place]
         return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
 
-    def _best(self, episode: Tensor, reward: Tensor) -> Tensor:
+    def _top_episodes(self, episode: Tensor, reward: Tensor) -> Tensor:
         """The training rows of the episodes with the highest returns, at least one of them."""
         own = episode[self.train_index]
         returns = torch.zeros(int(episode[-1]) + 1, dtype=torch.float64)
         returns.index_add_(0, own, reward[self.train_index].double())
         present = torch.unique(own)
-        kept = max(1, round(self.best_episodes * len(present)))
+        kept = max(1, round(self.top_fraction * len(present)))
         chosen = present[returns[present].argsort(descending=True, stable=True)[:kept]]
         return self.train_index[torch.isin(own, chosen)]
 
@@ -197,8 +199,8 @@ class OfflineData(EvaluatedData):
     def sample(self, updates: int) -> Transitions:
         """One gather for the whole block: [U, B, ...], with a bootstrap [U, E, B, ...]."""
         assert self.draw is not None
-        if self.bootstrap:
-            shape: tuple[int, ...] = (self.bootstrap, updates * self.batch_size)
+        if self.ensemble_bootstrap:
+            shape: tuple[int, ...] = (self.ensemble_bootstrap, updates * self.batch_size)
             place = torch.randint(len(self.train_index), shape, generator=self.draw)
             index = self.resample.gather(1, place).unflatten(1, (updates, self.batch_size)).transpose(0, 1)
         else:
@@ -233,7 +235,7 @@ class OfflineData(EvaluatedData):
     def train_rows(self) -> Transitions:
         return self.gather(self.train_index)
 
-    def holdout_rows(self) -> Transitions:
+    def val_rows(self) -> Transitions:
         """Rows that no update sees; with `holdout: 0` there are none, and the training rows stand in."""
         return self.gather(self.holdout_index if len(self.holdout_index) else self.train_index)
 
@@ -242,10 +244,12 @@ class OfflineData(EvaluatedData):
         reference = self.dataset.reference
         if reference is None:
             return {}
-        return {"eval/normalized": float(normalized(summary["eval/return"], reference.low, reference.high))}
+        return {
+            "eval/normalized_score": float(normalized(summary["eval/return"], reference.low, reference.high))
+        }
 
     def collect_metrics(self) -> dict[str, float]:
-        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.rows))}
+        return super().collect_metrics() | {"collect/buffer_size": float(len(self.rows))}
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         assert self.draw is not None
@@ -262,7 +266,7 @@ class OfflineData(EvaluatedData):
         self.draw.set_state(state["draw"])
 
 
-def reward_spread(rows: Transitions) -> float:
+def reward_std(rows: Transitions) -> float:
     """Standard deviation of the rewards, 1 where they are all alike."""
     spread = float(np.std(rows.reward.numpy()))
     return spread if spread > 1e-8 else 1.0

@@ -7,11 +7,11 @@ from typing import Any
 
 from rl_lightning import distributed
 from rl_lightning.clock.phases import Hook, Phase
-from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.normalizers import ReturnScaler
+from rl_lightning.models.normalizers import RewardNormalizer
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import Rollout
 
@@ -42,7 +42,7 @@ class OnPolicyData(EnvData):
             raise ConfigError(f"data.rollout_steps is {rollout_steps}; it must be at least 1")
         self.rollout_steps = rollout_steps
         self.normalize_rewards = normalize_rewards
-        self.scaler: ReturnScaler | None = None
+        self.scaler: RewardNormalizer | None = None
         self.fresh: Rollout | None = None  # between the collect and the update hooks of a phase
 
     def begin_anew(self) -> None:
@@ -52,7 +52,7 @@ class OnPolicyData(EnvData):
     def open(self, stage: str) -> None:
         super().open(stage)
         if stage == "fit" and self.normalize_rewards and self.scaler is None:
-            self.scaler = ReturnScaler(self.agent.gamma, self.num_envs)
+            self.scaler = RewardNormalizer(self.agent.gamma, self.num_envs)
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         scaler = None if self.scaler is None else self.scaler.state_dict()
@@ -69,11 +69,11 @@ class OnPolicyData(EnvData):
         self.fresh = self._roll(None)
         yield from self.sample_batches(1)
 
-    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
-        return self.rollout_steps * self.wide, 1
+    def forecast(self, clock: RunClock) -> tuple[int, int]:
+        return self.rollout_steps * self.env_steps_per_vector_step, 1
 
     def forecast_collect(self, phase: Phase) -> int:
-        return (phase.collect_length or self.rollout_steps) * self.wide
+        return (phase.collect_steps or self.rollout_steps) * self.env_steps_per_vector_step
 
     def collect_hook(self, phase: Phase, made: int) -> int:
         """A rollout is not cut: it may pass the budget, in a phase as in a turn."""
@@ -83,21 +83,21 @@ class OnPolicyData(EnvData):
     def ready(self) -> bool:
         return self.fresh is not None
 
-    def updates_in_a_row(self, hook: Hook) -> int:
+    def updates_per_hook(self, hook: Hook) -> int:
         return 1
 
     def sample_batches(self, updates: int) -> Iterator[Rollout]:
         """A rollout is used by each hook once, while it is fresh."""
         rollout = self.fresh
         assert rollout is not None
-        if self.schedule.phases is None or self.schedule.phases.last_update:
+        if self.clock.phases is None or self.clock.phases.last_update:
             self.fresh = None
         yield rollout
 
     def _roll(self, phase: Phase | None) -> Rollout:
         assert self.collector is not None
         carry = self.collector.carry
-        steps = (phase.collect_length if phase else None) or self.rollout_steps
+        steps = (phase.collect_steps if phase else None) or self.rollout_steps
         played = self.collect(self.actor(phase), steps, bool(phase and phase.deterministic_policy))
         rollout = played.rollout(carry, self.collector.carry)
         if self.scaler is not None:

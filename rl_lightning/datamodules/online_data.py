@@ -9,7 +9,7 @@ import torch
 
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.clock.phases import Phase
-from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.replay_data import ReplayData
 from rl_lightning.datasets import check_env, load_dataset
 from rl_lightning.datasets.in_memory import DatasetLike, OfflineSource, look_at
@@ -24,7 +24,7 @@ TURNS = 16  # of one env step and one update each that share a block, and so Lig
 
 
 class OnlineData(ReplayData[ReplayBuffer]):
-    """Turns of collecting and replaying: `train_every` env steps, then as many updates as `update_ratio` asks for.
+    """Turns of collecting and replaying: `train_every` env steps, then as many updates as `utd_ratio` asks for.
 
     Args:
         env: The environment and all that is wrapped around it.
@@ -33,7 +33,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
         buffer: Where experience is kept, and how it is drawn.
         learning_starts: Env steps with random actions before the first update.
         train_every: Env steps between updates (rounded up to whole steps of the vector).
-        update_ratio: Updates per env step after the start; 1 is usual for SAC, higher learns more from less data.
+        utd_ratio: Updates per env step after the start; 1 is usual for SAC, higher learns more from less data.
         vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
         dataset: Recorded rows that the buffer starts with, e.g. those that the policy was learned from; null: none. In
             Python also arrays in memory, as OfflineData takes them.
@@ -49,7 +49,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
         buffer: BufferRecipe | None = None,
         learning_starts: int = 1000,
         train_every: int = 1,
-        update_ratio: float = 1.0,
+        utd_ratio: float = 1.0,
         vectorization: str = "sync",
         dataset: DatasetLike | None = None,
     ) -> None:
@@ -60,7 +60,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
         for key, value in (
             ("batch_size", batch_size),
             ("train_every", train_every),
-            ("update_ratio", update_ratio),
+            ("utd_ratio", utd_ratio),
         ):
             if value <= 0:
                 raise ConfigError(f"data.{key} is {value}; it must be positive")
@@ -68,7 +68,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
         self.recipe = buffer or Replay()
         self.learning_starts = learning_starts
         self.train_every = train_every
-        self.update_ratio = update_ratio
+        self.utd_ratio = utd_ratio
         self.turns_per_block = TURNS
 
     def open(self, stage: str) -> None:
@@ -76,11 +76,11 @@ class OnlineData(ReplayData[ReplayBuffer]):
         if stage == "fit" and not self.replays:
             self.named("replay")
             if self.recalled is not None:
-                self._recall(self.recalled)
+                self._load_dataset(self.recalled)
             self.draw = self.generator("replay")
             self.random_act = random_actor(self.spec)
 
-    def _recall(self, source: OfflineSource) -> None:
+    def _load_dataset(self, source: OfflineSource) -> None:
         """Writes recorded rows as if they had just been played; a resumed run brings its own."""
         buffer = self.buffer
         if not isinstance(buffer, RingBuffer) or self.num_envs != 1 or self.spec.action_mask:
@@ -98,59 +98,62 @@ class OnlineData(ReplayData[ReplayBuffer]):
     def build_buffer(self, recipe: BufferRecipe) -> ReplayBuffer:
         return recipe.build(self.spec, self.num_envs)
 
-    def usual_steps(self) -> int:
-        return max(1, math.ceil(self.train_every / self.wide))
+    def default_collect_steps(self) -> int:
+        return max(1, math.ceil(self.train_every / self.env_steps_per_vector_step))
 
     def collect_in(self, phase: Phase, steps: int) -> None:
         rows = self.collect(self.actor(phase), steps, phase.deterministic_policy)
-        self.filling(phase.buffer, rows).add(rows)
+        self.buffer_to_fill(phase.buffer, rows).add(rows)
 
     def ready(self) -> bool:
-        return len(self.named(self.due_buffer)) >= max(self.batch_size, 2 * self.num_envs)
+        return len(self.named(self.active_buffer)) >= max(self.batch_size, 2 * self.num_envs)
 
     def batches(self) -> Iterator[Transitions]:
         """One turn, or several where each is one update; updates that a mark cut off are made up for first."""
-        prefill = self.schedule.env_step < self.learning_starts
-        if not prefill and self._one_each():
-            wide = self._turn(self.schedule) * self.wide
-            for _ in range(self.schedule.turns_ahead(wide, self.turns_per_block)):
+        prefill = self.clock.env_step < self.learning_starts
+        if not prefill and self._one_update_per_turn():
+            wide = self._turn(self.clock) * self.env_steps_per_vector_step
+            for _ in range(self.clock.blocks_until_due(wide, self.turns_per_block)):
                 yield self.next_batch()
             return
-        if prefill or not self._owed():
+        if prefill or not self.updates_due():
             act = self.random_act if prefill else self.agent.player()
-            self.buffer.add(self.collect(act, self._turn(self.schedule)))
-        if updates := self._owed():
+            self.buffer.add(self.collect(act, self._turn(self.clock)))
+        if updates := self.updates_due():
             yield from self.sample_batches(updates)
 
     def sample_batches(self, updates: int) -> Iterator[Transitions]:
         yield from self.unstack(self.sample(updates))
 
-    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
-        wide, prefill = self._turn(clock) * self.wide, clock.env_step < self.learning_starts
-        rows = len(self.buffer) + clock.env_step - self.schedule.env_step
+    def forecast(self, clock: RunClock) -> tuple[int, int]:
+        wide, prefill = (
+            self._turn(clock) * self.env_steps_per_vector_step,
+            clock.env_step < self.learning_starts,
+        )
+        rows = len(self.buffer) + clock.env_step - self.clock.env_step
         owed = self._due(clock.env_step) - clock.update if self._enough(rows) else 0
         if not prefill and owed <= 0 and self._enough(rows) and self._one_per_turn(wide):
-            turns = clock.turns_ahead(wide, self.turns_per_block)
+            turns = clock.blocks_until_due(wide, self.turns_per_block)
             return turns * wide, turns
         steps = wide if prefill or owed <= 0 else 0
         owed = self._due(clock.env_step + steps) - clock.update if self._enough(rows + steps) else 0
         return steps, max(0, owed)
 
     def forecast_collect(self, phase: Phase) -> int:
-        return (phase.collect_length or self.usual_steps()) * self.wide
+        return (phase.collect_steps or self.default_collect_steps()) * self.env_steps_per_vector_step
 
     def next_batch(self) -> Transitions:
         """One turn: collects with the policy as it is now, and draws one batch."""
-        self.schedule.begin_block()
-        self.buffer.add(self.collect(self.agent.player(), self._turn(self.schedule)))
+        self.clock.begin_block()
+        self.buffer.add(self.collect(self.agent.player(), self._turn(self.clock)))
         return self._draw(self.batch_size)
 
-    def _one_each(self) -> bool:
+    def _one_update_per_turn(self) -> bool:
         """Every turn is followed by one update, and none is owed: several turns then fit into one block."""
         return (
             self._enough(len(self.buffer))
-            and self._one_per_turn(self._turn(self.schedule) * self.wide)
-            and self._owed() == 0
+            and self._one_per_turn(self._turn(self.clock) * self.env_steps_per_vector_step)
+            and self.updates_due() == 0
         )
 
     def _enough(self, rows: int) -> bool:
@@ -158,23 +161,23 @@ class OnlineData(ReplayData[ReplayBuffer]):
 
     def _one_per_turn(self, wide: int) -> bool:
         """Whether a turn of so many env steps is worth one update, and several may share a block."""
-        return self.turns_per_block > 1 and self.update_ratio * wide == 1.0
+        return self.turns_per_block > 1 and self.utd_ratio * wide == 1.0
 
-    def _turn(self, clock: RunSchedule) -> int:
+    def _turn(self, clock: RunClock) -> int:
         """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
         prefill = clock.env_step < self.learning_starts
         wanted = self.learning_starts - clock.env_step if prefill else self.train_every
-        steps = math.ceil(wanted / self.wide)
+        steps = math.ceil(wanted / self.env_steps_per_vector_step)
         return max(1, min(steps, MOST_PREFILL) if prefill else steps)
 
-    def _owed(self) -> int:
+    def updates_due(self) -> int:
         """Updates due by now: floor(ratio * steps since the start), minus those done. No drift, also after a resume."""
         if not self._enough(len(self.buffer)):
             return 0
-        return max(0, self._due(self.schedule.env_step) - self.schedule.update)
+        return max(0, self._due(self.clock.env_step) - self.clock.update)
 
     def _due(self, env_step: int) -> int:
-        return math.floor(self.update_ratio * max(0, env_step - self.learning_starts))
+        return math.floor(self.utd_ratio * max(0, env_step - self.learning_starts))
 
     def sample(self, updates: int) -> Transitions:
         """One gather for the whole block, as [U, B, ...]."""
@@ -182,7 +185,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
         return rows._replace(**{k: v.unflatten(0, shape) for k, v in rows._asdict().items() if v is not None})
 
     def _draw(self, count: int) -> Transitions:
-        self.drawn_from = self.due_buffer
+        self.drawn_from = self.active_buffer
         buffer, agent = self.named(self.drawn_from), self.agent
-        buffer.progress = self.schedule.progress
+        buffer.progress = self.clock.progress
         return buffer.sample(count, self.draw, agent.n_step, agent.gamma)

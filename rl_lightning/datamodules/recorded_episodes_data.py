@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_lightning.artifacts import load_provided
-from rl_lightning.datamodules.bases.eval_env_data import PlayedData
+from rl_lightning.artifacts import load_exported
+from rl_lightning.datamodules.bases.eval_env_data import EvalEnvData
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.replay.segments import SegmentStore
@@ -19,39 +19,43 @@ from rl_lightning.types import Sequences
 MOST_HELD = 256  # windows that an assessment looks at
 
 
-class RecordedData(PlayedData):
+class RecordedEpisodesData(EvalEnvData):
     """Random windows of recorded episodes; one that runs into the next episode tells so by `is_first`.
 
     Args:
-        recording: Product of the stage that recorded.
+        recording: Artifact of the stage that recorded.
         env: Where they were recorded.
         batch_size: Windows of one update.
-        length: Rows of a window; 1 gives single frames.
+        sequence_length: Rows of a window; 1 gives single frames.
         updates_per_block: Updates of one block.
-        holdout: Share of the episodes that no update sees, the same for every stage of one seed.
+        val_fraction: Fraction of the episodes that no update sees, the same for every stage of one seed.
     """
 
     yields = Sequences
-    clock = "update"
+    clock_name = "update"
 
     def __init__(
         self,
         recording: str,
         env: EnvLike,
         batch_size: int = 64,
-        length: int = 1,
+        sequence_length: int = 1,
         updates_per_block: int = 50,
-        holdout: float = 0.1,
+        val_fraction: float = 0.1,
     ) -> None:
         super().__init__(env)
-        sizes = {"batch_size": batch_size, "length": length, "updates_per_block": updates_per_block}
+        sizes = {
+            "batch_size": batch_size,
+            "sequence_length": sequence_length,
+            "updates_per_block": updates_per_block,
+        }
         for key, value in sizes.items():
             if value < 1:
                 raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if not 0.0 <= holdout < 1.0:
-            raise ConfigError(f"data.holdout is {holdout}; it is a share between 0 and 1")
-        self.source, self.batch_size, self.length = recording, batch_size, length
-        self.updates_per_block, self.holdout = updates_per_block, holdout
+        if not 0.0 <= val_fraction < 1.0:
+            raise ConfigError(f"data.val_fraction is {val_fraction}; it is a share between 0 and 1")
+        self.source, self.batch_size, self.sequence_length = recording, batch_size, sequence_length
+        self.updates_per_block, self.val_fraction = updates_per_block, val_fraction
         self.draw: torch.Generator | None = None
 
     def begin_anew(self) -> None:
@@ -61,7 +65,7 @@ class RecordedData(PlayedData):
     def open(self, stage: str) -> None:
         if self.draw is not None:
             return
-        rows: Any = load_provided(self.source, "recording")
+        rows: Any = load_exported(self.source, "recording")
         self.rows = rows
         known = (tuple(rows.obs_shape), tuple(rows.action_shape))
         if known != (tuple(self.spec.obs_shape), tuple(self.spec.action_shape)):
@@ -79,15 +83,15 @@ class RecordedData(PlayedData):
         names = int(first.sum())
         order = torch.randperm(names, generator=torch.Generator().manual_seed(derive(self.seed, "holdout")))
         held = torch.zeros(names, dtype=torch.bool)
-        held[order[: max(1, round(self.holdout * names))]] = self.holdout > 0.0 and names > 1
-        fits = torch.arange(count) + self.length <= count
-        if self.length > 1:  # a window that begins with an episode's last row shows nothing
+        held[order[: max(1, round(self.val_fraction * names))]] = self.val_fraction > 0.0 and names > 1
+        fits = torch.arange(count) + self.sequence_length <= count
+        if self.sequence_length > 1:  # a window that begins with an episode's last row shows nothing
             fits[:-1] &= ~first[1:]
         train, aside = (fits & ~held[episode]).nonzero()[:, 0], (fits & held[episode]).nonzero()[:, 0]
         if not len(train):
             raise ConfigError(
-                f"{self.source} has {count} rows of {names} episodes: no window of {self.length} fits. "
-                f"Record more, or use a smaller --data.length"
+                f"{self.source} has {count} rows of {names} episodes: no window of {self.sequence_length} fits. "
+                f"Record more, or use a smaller --data.sequence_length"
             )
         return train, aside if len(aside) else train
 
@@ -99,21 +103,21 @@ class RecordedData(PlayedData):
     def sample_batches(self, updates: int) -> Iterator[Sequences]:
         for _ in range(updates):
             yield self.next_batch()
-            if self.schedule.at_mark:
+            if self.clock.at_mark:
                 return
 
     def next_batch(self) -> Sequences:
         assert self.draw is not None
         place = torch.randint(len(self.train_starts), (self.batch_size,), generator=self.draw)
-        return self.rows.windows(self.train_starts[place], self.length)
+        return self.rows.windows(self.train_starts[place], self.sequence_length)
 
-    def held_windows(self) -> Sequences:
+    def val_windows(self) -> Sequences:
         """Windows that no update sees (with `holdout: 0` some that updates do see), spread over all of them."""
         pick = torch.linspace(0, len(self.held_starts) - 1, min(MOST_HELD, len(self.held_starts))).long()
-        return self.rows.windows(self.held_starts[pick], self.length)
+        return self.rows.windows(self.held_starts[pick], self.sequence_length)
 
     def collect_metrics(self) -> dict[str, float]:
-        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.rows))}
+        return super().collect_metrics() | {"collect/buffer_size": float(len(self.rows))}
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         assert self.draw is not None

@@ -18,21 +18,21 @@ from rl_lightning.types import ActionWindows
 class WindowData(OfflineData):
     """Random windows of one episode each. Beyond an episode's ends its first or last row is repeated.
 
-    A window has `horizon` actions, and the observations of its first `obs_steps` steps. Windows begin up to
-    `obs_steps` - 1 steps before an episode and end up to `act_steps` - 1 steps behind it.
+    A window has `horizon` actions, and the observations of its first `n_obs_steps` steps. Windows begin up to
+    `n_obs_steps` - 1 steps before an episode and end up to `n_action_steps` - 1 steps behind it.
 
     Args:
         dataset: Name (local/..., d4rl/..., minari/...) or path; see rl data list.
         env: Where the policy is evaluated; null: the env that the data set names, if any.
-        obs_steps: Observations of a window.
+        n_obs_steps: Observations of a window.
         horizon: Actions of a window.
-        act_steps: Actions that the policy will play before it plans anew.
+        n_action_steps: Actions that the policy will play before it plans anew.
         batch_size: Windows of one update.
         updates_per_block: Updates made of one gather.
-        holdout: Share of the data that is kept for validation, the same for every stage of one seed.
+        val_fraction: Fraction of the data that is kept for validation, the same for every stage of one seed.
         split: What is held out; windows need whole episodes.
-        best_episodes: Share of the episodes that is learned from, those with the highest returns.
-        first_episodes: Recorded episodes that are used at all, the first ones; null: all.
+        top_fraction: Fraction of the episodes that is learned from, those with the highest returns.
+        max_episodes: Recorded episodes that are used at all, the first ones; null: all.
     """
 
     yields: ClassVar[type[Any]] = ActionWindows
@@ -41,30 +41,34 @@ class WindowData(OfflineData):
         self,
         dataset: DatasetLike,
         env: EnvLike | None = None,
-        obs_steps: int = 2,
+        n_obs_steps: int = 2,
         horizon: int = 8,
-        act_steps: int = 4,
+        n_action_steps: int = 4,
         batch_size: int = 256,
         updates_per_block: int = 50,
-        holdout: float = 0.0,
+        val_fraction: float = 0.0,
         split: Literal["episode"] = "episode",
-        best_episodes: float = 1.0,
-        first_episodes: int | None = None,
+        top_fraction: float = 1.0,
+        max_episodes: int | None = None,
     ) -> None:
-        shares: dict[str, Any] = {"best_episodes": best_episodes, "first_episodes": first_episodes}
-        super().__init__(dataset, env, batch_size, updates_per_block, holdout, split, **shares)
-        if min(obs_steps, horizon, act_steps) < 1:
-            raise ConfigError("data.obs_steps, data.horizon and data.act_steps must be at least 1")
-        if obs_steps - 1 + act_steps > horizon:
-            least = f"obs_steps - 1 + act_steps = {obs_steps - 1 + act_steps}"
+        shares: dict[str, Any] = {"top_fraction": top_fraction, "max_episodes": max_episodes}
+        super().__init__(dataset, env, batch_size, updates_per_block, val_fraction, split, **shares)
+        if min(n_obs_steps, horizon, n_action_steps) < 1:
+            raise ConfigError("data.n_obs_steps, data.horizon and data.n_action_steps must be at least 1")
+        if n_obs_steps - 1 + n_action_steps > horizon:
+            least = f"n_obs_steps - 1 + n_action_steps = {n_obs_steps - 1 + n_action_steps}"
             raise ConfigError(f"data.horizon is {horizon}; it must hold {least} actions")
-        self.obs_steps, self.horizon, self.act_steps = obs_steps, horizon, act_steps
+        self.n_obs_steps, self.horizon, self.n_action_steps = n_obs_steps, horizon, n_action_steps
 
     def open(self, stage: str) -> None:
         if self.draw is not None:
             return
         super().open(stage)
-        wanted = {"obs_steps": self.obs_steps, "horizon": self.horizon, "act_steps": self.act_steps}
+        wanted = {
+            "n_obs_steps": self.n_obs_steps,
+            "horizon": self.horizon,
+            "n_action_steps": self.n_action_steps,
+        }
         for key, value in wanted.items():
             if getattr(self.agent, key, value) != value:
                 raise ConfigError(
@@ -76,7 +80,7 @@ class WindowData(OfflineData):
         """First row of every window, which may lie outside its episode, and that episode's first and last row."""
         _, sizes = torch.unique_consecutive(episode[rows], return_counts=True)
         first = rows[torch.cat((torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)[:-1]))]
-        early, late = self.obs_steps - 1, self.act_steps - 1
+        early, late = self.n_obs_steps - 1, self.n_action_steps - 1
         counts = (sizes + early + late - self.horizon + 1).clamp(min=1)
         place = torch.repeat_interleave(torch.arange(len(sizes)), counts)
         within = torch.arange(len(place)) - (counts.cumsum(0) - counts)[place]
@@ -94,4 +98,4 @@ class WindowData(OfflineData):
         """The windows of an index of any shape.  [...] -> obs [..., T, *O], action [..., H, A]"""
         row = self.starts[which].unsqueeze(-1) + torch.arange(self.horizon)
         row = row.maximum(self.low[which].unsqueeze(-1)).minimum(self.high[which].unsqueeze(-1))
-        return ActionWindows(self.gather(row[..., : self.obs_steps]).obs, self.gather(row).action)
+        return ActionWindows(self.gather(row[..., : self.n_obs_steps]).obs, self.gather(row).action)

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rl_lightning.datasets.dataset import Dataset, check_env
-    from rl_lightning.datasets.load import load_dataset, peek
+    from rl_lightning.datasets.load import load_dataset, read_header
     from rl_lightning.datasets.references import Reference, normalized_score
 
-__all__ = ["Dataset", "Reference", "check_env", "load_dataset", "normalized_score", "peek"]
+__all__ = ["Dataset", "Reference", "check_env", "load_dataset", "normalized_score", "read_header"]
 
 _HOME = {
     "Dataset": "dataset",
     "check_env": "dataset",
     "load_dataset": "load",
-    "peek": "load",
+    "read_header": "load",
     "Reference": "references",
     "normalized_score": "references",
 }

@@ -24,7 +24,7 @@ from rl_lightning.datasets.formats.minari_reader import (
 from rl_lightning.datasets.formats.raw import Raw, check_arrays, check_finite
 from rl_lightning.datasets.references import Reference, d4rl_env, d4rl_reference, local_reference
 from rl_lightning.datasets.rows.action_kinds import bounds_of, settle_actions, sizes_of
-from rl_lightning.datasets.rows.episode_rows import RECORDED, EpisodeRows, assemble
+from rl_lightning.datasets.rows.episode_rows import RECORDED, EpisodeRows, split_episodes
 from rl_lightning.datasets.rows.outliers import check_outliers
 from rl_lightning.errors import DataError
 from rl_lightning.types import EnvSpec
@@ -56,7 +56,7 @@ def checked_rows(
     check_finite(raw)
     check_outliers(raw)
     raw = settle_actions(raw, clipped=clipped)
-    rows = assemble(raw)
+    rows = split_episodes(raw)
     about = raw.metadata | {f"read/{key}": note for key, note in rows.notes.items()}
     *tensors, next_known = (torch.from_numpy(array) for array in rows[:8])
     known = (about, reference, digest(), recording_of(raw, rows))
@@ -73,7 +73,7 @@ def recording_of(raw: Raw, rows: EpisodeRows) -> torch.Tensor:
     return torch.from_numpy(known.astype(np.int64))
 
 
-def peek(name: str) -> tuple[EnvSpec, dict[str, Any]]:
+def read_header(name: str) -> tuple[EnvSpec, dict[str, Any]]:
     """Shapes and metadata, without reading rows where the format allows it."""
     source = locate(name)
     if source.kind == "minari" or source.path.suffix.lower() not in (".hdf5", ".h5"):

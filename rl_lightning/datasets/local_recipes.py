@@ -22,7 +22,7 @@ LOCAL_ENVS = {
     "detour": "rl/Detour-v0",
     "detour-pixels": "rl/DetourPixels-v0",
 }
-POLICIES = {  # level -> the policies that play, each an equal share of the rows
+POLICIES = {  # level -> the policies that play, each an equal fraction of the rows
     "random": ("random",),
     "scripted": ("scripted",),
     "umaze": ("scripted",),

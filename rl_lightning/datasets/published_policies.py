@@ -131,7 +131,7 @@ def publish(run_checkpoint: str | Path, path: str | Path, metadata: dict[str, An
     about = {
         "algorithm": "SAC",
         **metadata,
-        "hidden": [len(weight) for weight in matrices],
+        "hidden_dims": [len(weight) for weight in matrices],
         "obs_dim": matrices[0].shape[1],
         "action_dim": actor.linear.out_features // 2,
     }

@@ -46,19 +46,19 @@ def episode_table(raw: Raw) -> EpisodeTable:
     return EpisodeTable(returns, last - starts + 1, finished)
 
 
-class Shelf(NamedTuple):
+class DataFolder(NamedTuple):
     """A folder of data and its contents, one dictionary a file."""
 
     folder: Path
     files: list[dict[str, Any]]
 
 
-def shelves() -> list[Shelf]:
+def data_folders() -> list[DataFolder]:
     """The data folder and D4RL's own."""
     own, theirs = data_dir(), d4rl_dir()
-    found = [Shelf(own, [describe(path) for path in _files(own)])]
+    found = [DataFolder(own, [describe(path) for path in _files(own)])]
     if theirs.resolve() != own.resolve():
-        found.append(Shelf(theirs, [describe(path) for path in _files(theirs)]))
+        found.append(DataFolder(theirs, [describe(path) for path in _files(theirs)]))
     return found
 
 

@@ -27,7 +27,7 @@ def chain(env: gymnasium.Env[Any, Any]) -> list[gymnasium.Env[Any, Any]]:
     return layers
 
 
-class EpisodeRecord(gymnasium.Wrapper[Any, Any, Any, Any]):
+class EnvAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Encoded observations and actions outside, the env's own inside; raw episode statistics at the end.
 
     Layers below may report in `info`: `raw_reward` (before clipping), `env_steps` (inner steps of a repeated

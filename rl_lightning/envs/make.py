@@ -13,13 +13,13 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import AutoresetMode
 
-from rl_lightning.envs.adapter import EpisodeRecord, chain
+from rl_lightning.envs.adapter import EnvAdapter, chain
 from rl_lightning.envs.registry import build_base
 from rl_lightning.envs.vector import Envs, SerialEnvs
 from rl_lightning.envs.workers import AsyncEnvs
-from rl_lightning.envs.wrappers.env_noise import Noise
-from rl_lightning.envs.wrappers.env_wrappers import FrameStack, RepeatedAction, wrapped_limit
-from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreset, Transform
+from rl_lightning.envs.wrappers.env_noise import EnvNoise
+from rl_lightning.envs.wrappers.env_wrappers import FrameStackWrapper, RepeatedAction, wrapped_limit
+from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreprocessing, Transform
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.trust import ALLOWED_IMPORTS
 from rl_lightning.redaction import secret_texts
@@ -43,9 +43,9 @@ class EnvConfig:
         noise: sensor and actuator noise.
         rescale_actions: actions in [-1, 1] are mapped onto the env's finite bounds.
         clip_rewards: the learner sees the sign of the reward; records stay raw.
-        track: info keys recorded per episode (mean; whether ever true for a success or a fall).
+        info_keywords: info keys recorded per episode (mean; whether ever true for a success or a fall).
         worker_timeout: seconds before a silent worker of an async vector env counts as hung.
-        worker_start: how async workers start (fork, forkserver, spawn); the system's default if none.
+        worker_start_method: how async workers start (fork, forkserver, spawn); the system's default if none.
     """
 
     id: str = "CartPole-v1"
@@ -53,12 +53,12 @@ class EnvConfig:
     max_episode_steps: int | None = None
     action_repeat: int = 1
     transforms: list[Transform] = field(default_factory=list)
-    noise: Noise | None = None
+    noise: EnvNoise | None = None
     rescale_actions: bool = True
     clip_rewards: bool = False
-    track: list[str] = field(default_factory=lambda: ["x_velocity", "success", "is_success", "fell"])
+    info_keywords: list[str] = field(default_factory=lambda: ["x_velocity", "success", "is_success", "fell"])
     worker_timeout: float = 300.0
-    worker_start: str | None = None
+    worker_start_method: str | None = None
 
     def base(self, kwargs: dict[str, Any], render_mode: str | None) -> gymnasium.Env[Any, Any]:
         """The env itself with its time limit, before anything of ours is wrapped around it."""
@@ -70,7 +70,7 @@ class EnvConfig:
 
 def make_env(
     config: EnvConfig, render_mode: str | None = None, index: int = 0, training: bool = True
-) -> EpisodeRecord:
+) -> EnvAdapter:
     """One fully wrapped env. `training=False` leaves out what only training wants (ends at a lost life)."""
     kwargs: dict[str, Any] = {}
     for transform in config.transforms:
@@ -89,12 +89,19 @@ def make_env(
     if config.noise is not None:
         env = config.noise.apply(env)
     secrets = dict(secret_texts(config.kwargs))
-    return EpisodeRecord(
-        env, config.id, index, config.track, config.rescale_actions, config.clip_rewards, limit, secrets
+    return EnvAdapter(
+        env,
+        config.id,
+        index,
+        config.info_keywords,
+        config.rescale_actions,
+        config.clip_rewards,
+        limit,
+        secrets,
     )
 
 
-def describe(env: EpisodeRecord) -> EnvSpec:
+def describe(env: EnvAdapter) -> EnvSpec:
     """The spec of a made env; a discrete one is reset once, to see whether it masks actions."""
     codec, space = env.codec, env.observation_space
     if not codec.continuous:
@@ -102,7 +109,7 @@ def describe(env: EpisodeRecord) -> EnvSpec:
     layers = chain(env)
     frames = repeat = 1
     for layer in layers:
-        frames *= layer.frames if isinstance(layer, FrameStack) else 1
+        frames *= layer.num_stack if isinstance(layer, FrameStackWrapper) else 1
         repeat *= layer.repeat if isinstance(layer, RepeatedAction) else 1
     return EnvSpec(
         env_id=env.env_id,
@@ -113,7 +120,7 @@ def describe(env: EpisodeRecord) -> EnvSpec:
         action_sizes=codec.sizes,
         action_low=tuple(float(low) for low in codec.low),
         action_high=tuple(float(high) for high in codec.high),
-        frames=frames,
+        num_stack=frames,
         action_mask=bool(env.masked),
         max_episode_steps=time_limit(layers),
         action_repeat=repeat,
@@ -156,7 +163,7 @@ def make_envs(
             _in_worker, config, render_mode, training, tuple(sorted(ALLOWED_IMPORTS)), os.getpid()
         )
         makers = [partial(start, index) for index in range(num_envs)]
-        envs = AsyncEnvs(makers, probe_spec(config), config.worker_timeout, config.worker_start)
+        envs = AsyncEnvs(makers, probe_spec(config), config.worker_timeout, config.worker_start_method)
     else:
         one = partial(make_env, config, render_mode, training=training)
         envs = SerialEnvs([partial(one, index=index) for index in range(num_envs)], describe)
@@ -171,7 +178,7 @@ def _in_worker(
     allowed: tuple[str, ...],
     parent_pid: int,
     index: int,
-) -> EpisodeRecord:
+) -> EnvAdapter:
     """Makes an env in its worker process (Gymnasium calls the first one in the parent, too)."""
     if os.getpid() != parent_pid:
         # Ctrl-C reaches the whole group: workers must outlive it, so that the parent can save their state.
@@ -188,7 +195,7 @@ def _native(config: EnvConfig, num_envs: int, render_mode: str | None, training:
         raise ConfigError(f"vectorization 'native' is for ALE/... ids, not {config.id}; use sync or async")
     if render_mode is not None:
         raise ConfigError("vectorization 'native' cannot render; use sync")
-    presets = [recipe for recipe in config.transforms if isinstance(recipe, AtariPreset | AtariFrames)]
+    presets = [recipe for recipe in config.transforms if isinstance(recipe, AtariPreprocessing | AtariFrames)]
     if (
         len(presets) != 1
         or len(config.transforms) != 1
@@ -196,7 +203,8 @@ def _native(config: EnvConfig, num_envs: int, render_mode: str | None, training:
         or config.action_repeat != 1
     ):
         raise ConfigError(
-            "vectorization 'native' takes exactly one transform, AtariPreset or AtariFrames, and no noise or repeat"
+            "vectorization 'native' takes exactly one transform, AtariPreprocessing or AtariFrames, "
+            "and no noise or repeat"
         )
     from rl_lightning.envs.suites.atari import native_envs, native_frames
 

@@ -16,7 +16,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from rl_lightning.envs.suites.gl import prepare_gl
 from rl_lightning.errors import ConfigError, EnvError, RLError
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 from rl_lightning.io.trust import ALLOWED_IMPORTS
 
 Env = gymnasium.Env[Any, Any]
@@ -44,7 +44,7 @@ def load_suite(suite: Suite, env_id: str) -> Any:
     try:
         return importlib.import_module(suite.module)
     except ImportError as error:
-        raise ConfigError(f"{env_id} needs {error.name or error}: {pip_line(suite.extra)}") from error
+        raise ConfigError(f"{env_id} needs {error.name or error}: {pip_command(suite.extra)}") from error
 
 
 def build_base(
@@ -141,7 +141,7 @@ def gym_make(
             newer = nearest(env_id, [name for name in gymnasium.registry if name != env_id])
             raise ConfigError(f"{env_id} needs mujoco_py, which is no longer made; use {newer}") from error
         extra = next((name for name in ("mujoco", "box2d", "atari") if name in str(spec.entry_point)), "all")
-        raise ConfigError(f"{env_id}: {error}. Install it with: {pip_line(extra)}") from error
+        raise ConfigError(f"{env_id}: {error}. Install it with: {pip_command(extra)}") from error
     except (TypeError, ValueError, gymnasium.error.Error) as error:
         raise ConfigError(f"{env_id} cannot be made with {options}: {error}") from error
     except Exception as error:

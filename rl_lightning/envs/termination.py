@@ -15,83 +15,88 @@ from rl_lightning.errors import ConfigError
 
 
 class Termination:
-    """Says of each next observation whether the episode is over. A subclass defines `ends`.
+    """Says of each next observation whether the episode is over. A subclass defines `is_terminal`.
 
     An observation that is not finite is over in any case: nothing can go on from it.
 
     Args:
-        guard: A feature of this size or more ends the episode, too, as a model that runs away; null: no limit.
+        max_abs_obs: A feature of this size or more ends the episode, too, as a model that runs away; null: no limit.
     """
 
-    def __init__(self, guard: float | None = None) -> None:
-        if guard is not None and guard <= 0.0:
-            raise ConfigError(f"guard must be above 0, not {guard}; null sets no limit.")
-        self.guard = guard
+    def __init__(self, max_abs_obs: float | None = None) -> None:
+        if max_abs_obs is not None and max_abs_obs <= 0.0:
+            raise ConfigError(f"max_abs_obs must be above 0, not {max_abs_obs}; null sets no limit.")
+        self.max_abs_obs = max_abs_obs
 
-    def ends(self, next_obs: Tensor) -> Tensor:  # [..., O] -> [...] bool
+    def is_terminal(self, next_obs: Tensor) -> Tensor:  # [..., O] -> [...] bool
         """The env's rule, for finite observations."""
         raise TypeError(f"{type(self).__name__} must define ends(next_obs)")
 
     def __call__(self, next_obs: Tensor) -> Tensor:  # [..., O] -> [...] bool
-        limit = math.inf if self.guard is None else self.guard
-        return self.ends(next_obs) | ~(next_obs.abs().amax(-1) < limit)  # NaN is below nothing
+        limit = math.inf if self.max_abs_obs is None else self.max_abs_obs
+        return self.is_terminal(next_obs) | ~(next_obs.abs().amax(-1) < limit)  # NaN is below nothing
 
 
-class NeverEnds(Termination):
+class NoTermination(Termination):
     """Episodes that only a time limit ends.
 
     Args:
         guard: A feature of this size or more ends the episode, as a model that runs away; null: no limit.
     """
 
-    def ends(self, next_obs: Tensor) -> Tensor:
+    def is_terminal(self, next_obs: Tensor) -> Tensor:
         return next_obs.new_zeros(next_obs.shape[:-1], dtype=torch.bool)
 
 
-class HopperEnds(Termination):
+class HopperTermination(Termination):
     """Hopper falls: too low, too far bent, or a feature out of bounds.
 
     Args:
-        lowest: Height that must be exceeded.
-        angle: Absolute angle of the torso that must not be reached.
-        limit: Size that no other feature may reach.
-        guard: A feature of this size or more ends the episode, too; null: no limit.
+        min_z: Height that must be exceeded.
+        max_angle: Absolute angle of the torso that must not be reached.
+        max_state: Size that no other feature may reach.
+        max_abs_obs: A feature of this size or more ends the episode, too; null: no limit.
     """
 
     def __init__(
-        self, lowest: float = 0.7, angle: float = 0.2, limit: float = 100.0, guard: float | None = None
+        self,
+        min_z: float = 0.7,
+        max_angle: float = 0.2,
+        max_state: float = 100.0,
+        max_abs_obs: float | None = None,
     ) -> None:
-        super().__init__(guard)
-        self.lowest, self.angle, self.limit = lowest, angle, limit
+        super().__init__(max_abs_obs)
+        self.min_z, self.max_angle, self.max_state = min_z, max_angle, max_state
 
-    def ends(self, next_obs: Tensor) -> Tensor:
-        upright = (next_obs[..., 0] > self.lowest) & (next_obs[..., 1].abs() < self.angle)
-        return ~(upright & (next_obs[..., 1:].abs().amax(-1) < self.limit))
+    def is_terminal(self, next_obs: Tensor) -> Tensor:
+        upright = (next_obs[..., 0] > self.min_z) & (next_obs[..., 1].abs() < self.max_angle)
+        return ~(upright & (next_obs[..., 1:].abs().amax(-1) < self.max_state))
 
 
-class Walker2dEnds(Termination):
+class Walker2dTermination(Termination):
     """Walker2d falls: too low, too high or too far bent.
 
     Args:
-        lowest: Height that must be exceeded.
-        highest: Height that must not be reached.
-        angle: Absolute angle of the torso that must not be reached.
-        guard: A feature of this size or more ends the episode, too; null: no limit (100 in other implementations).
+        min_z: Height that must be exceeded.
+        max_z: Height that must not be reached.
+        max_angle: Absolute angle of the torso that must not be reached.
+        max_abs_obs: A feature of this size or more ends the episode, too; null: no limit (100 in other
+            implementations).
     """
 
     def __init__(
-        self, lowest: float = 0.8, highest: float = 2.0, angle: float = 1.0, guard: float | None = None
+        self, min_z: float = 0.8, max_z: float = 2.0, max_angle: float = 1.0, max_abs_obs: float | None = None
     ) -> None:
-        super().__init__(guard)
-        self.lowest, self.highest, self.angle = lowest, highest, angle
+        super().__init__(max_abs_obs)
+        self.min_z, self.max_z, self.max_angle = min_z, max_z, max_angle
 
-    def ends(self, next_obs: Tensor) -> Tensor:
+    def is_terminal(self, next_obs: Tensor) -> Tensor:
         height = next_obs[..., 0]
-        upright = (height > self.lowest) & (height < self.highest) & (next_obs[..., 1].abs() < self.angle)
+        upright = (height > self.min_z) & (height < self.max_z) & (next_obs[..., 1].abs() < self.max_angle)
         return ~upright
 
 
-class HalfCheetahEnds(NeverEnds):
+class HalfCheetahTermination(NoTermination):
     """HalfCheetah never ends.
 
     Args:
@@ -100,43 +105,43 @@ class HalfCheetahEnds(NeverEnds):
     """
 
 
-class AntEnds(Termination):
+class AntTermination(Termination):
     """Ant ends outside a closed range of heights.
 
     Args:
-        lowest: Smallest healthy height.
-        highest: Largest healthy height.
-        guard: A feature of this size or more ends the episode, too; null: no limit.
+        min_z: Smallest healthy height.
+        max_z: Largest healthy height.
+        max_abs_obs: A feature of this size or more ends the episode, too; null: no limit.
     """
 
-    def __init__(self, lowest: float = 0.2, highest: float = 1.0, guard: float | None = None) -> None:
-        super().__init__(guard)
-        self.lowest, self.highest = lowest, highest
+    def __init__(self, min_z: float = 0.2, max_z: float = 1.0, max_abs_obs: float | None = None) -> None:
+        super().__init__(max_abs_obs)
+        self.min_z, self.max_z = min_z, max_z
 
-    def ends(self, next_obs: Tensor) -> Tensor:
+    def is_terminal(self, next_obs: Tensor) -> Tensor:
         height = next_obs[..., 0]
-        return ~((height >= self.lowest) & (height <= self.highest))
+        return ~((height >= self.min_z) & (height <= self.max_z))
 
 
-class HumanoidEnds(Termination):
+class HumanoidTermination(Termination):
     """Humanoid ends outside an open range of heights.
 
     Args:
-        lowest: Height that must be exceeded.
-        highest: Height that must not be reached.
-        guard: A feature of this size or more ends the episode, too; null: no limit.
+        min_z: Height that must be exceeded.
+        max_z: Height that must not be reached.
+        max_abs_obs: A feature of this size or more ends the episode, too; null: no limit.
     """
 
-    def __init__(self, lowest: float = 1.0, highest: float = 2.0, guard: float | None = None) -> None:
-        super().__init__(guard)
-        self.lowest, self.highest = lowest, highest
+    def __init__(self, min_z: float = 1.0, max_z: float = 2.0, max_abs_obs: float | None = None) -> None:
+        super().__init__(max_abs_obs)
+        self.min_z, self.max_z = min_z, max_z
 
-    def ends(self, next_obs: Tensor) -> Tensor:
+    def is_terminal(self, next_obs: Tensor) -> Tensor:
         height = next_obs[..., 0]
-        return ~((height > self.lowest) & (height < self.highest))
+        return ~((height > self.min_z) & (height < self.max_z))
 
 
-class PendulumEnds(NeverEnds):
+class PendulumTermination(NoTermination):
     """Pendulum never ends.
 
     Args:
@@ -144,23 +149,23 @@ class PendulumEnds(NeverEnds):
     """
 
 
-class PenEnds(Termination):
+class PenTermination(Termination):
     """Adroit's pen ends when it is dropped.
 
     Args:
-        lowest: Height below which the pen counts as dropped.
-        guard: A feature of this size or more ends the episode, too; null: no limit.
+        min_z: Height below which the pen counts as dropped.
+        max_abs_obs: A feature of this size or more ends the episode, too; null: no limit.
     """
 
-    def __init__(self, lowest: float = 0.075, guard: float | None = None) -> None:
-        super().__init__(guard)
-        self.lowest = lowest
+    def __init__(self, min_z: float = 0.075, max_abs_obs: float | None = None) -> None:
+        super().__init__(max_abs_obs)
+        self.min_z = min_z
 
-    def ends(self, next_obs: Tensor) -> Tensor:
-        return next_obs[..., 26] < self.lowest
+    def is_terminal(self, next_obs: Tensor) -> Tensor:
+        return next_obs[..., 26] < self.min_z
 
 
-class DoorEnds(NeverEnds):
+class DoorTermination(NoTermination):
     """Adroit's door never ends.
 
     Args:
@@ -169,20 +174,20 @@ class DoorEnds(NeverEnds):
 
 
 FAMILIES: dict[str, type[Termination]] = {
-    "hopper": HopperEnds,
-    "walker2d": Walker2dEnds,
-    "halfcheetah": HalfCheetahEnds,
-    "ant": AntEnds,
-    "humanoid": HumanoidEnds,
-    "pendulum": PendulumEnds,
-    "pen": PenEnds,
-    "adroithandpen": PenEnds,
-    "door": DoorEnds,
-    "adroithanddoor": DoorEnds,
-    "humanoidstandup": NeverEnds,
-    "pusher": NeverEnds,
-    "reacher": NeverEnds,
-    "swimmer": NeverEnds,
+    "hopper": HopperTermination,
+    "walker2d": Walker2dTermination,
+    "halfcheetah": HalfCheetahTermination,
+    "ant": AntTermination,
+    "humanoid": HumanoidTermination,
+    "pendulum": PendulumTermination,
+    "pen": PenTermination,
+    "adroithandpen": PenTermination,
+    "door": DoorTermination,
+    "adroithanddoor": DoorTermination,
+    "humanoidstandup": NoTermination,
+    "pusher": NoTermination,
+    "reacher": NoTermination,
+    "swimmer": NoTermination,
 }
 
 
@@ -192,6 +197,6 @@ def termination_for(env_id: str) -> Termination:
     if family not in FAMILIES:
         raise ConfigError(
             f"no rule says when an episode of '{env_id}' ends; there are rules for {', '.join(FAMILIES)}.\n"
-            f"Give one: termination: {{class_path: NeverEnds}}, or a subclass of Termination of your own"
+            f"Give one: termination: {{class_path: NoTermination}}, or a subclass of Termination of your own"
         )
     return FAMILIES[family]()

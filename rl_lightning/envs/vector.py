@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from rl_lightning.envs.adapter import EpisodeRecord
+from rl_lightning.envs.adapter import EnvAdapter
 from rl_lightning.envs.snapshot.saved_values import from_saved, to_saved
 from rl_lightning.errors import EnvError, ResumeError
 from rl_lightning.types import EnvSpec
@@ -154,7 +154,7 @@ class SerialEnvs(Envs):
     """
 
     def __init__(
-        self, makers: Sequence[Callable[[], EpisodeRecord]], describe: Callable[[EpisodeRecord], EnvSpec]
+        self, makers: Sequence[Callable[[], EnvAdapter]], describe: Callable[[EnvAdapter], EnvSpec]
     ) -> None:
         self.envs = [make() for make in makers]
         self.num_envs = len(self.envs)

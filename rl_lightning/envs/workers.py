@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 
-from rl_lightning.envs.adapter import EpisodeRecord
+from rl_lightning.envs.adapter import EnvAdapter
 from rl_lightning.envs.vector import Array, Envs, Infos, Seeds, spread_seeds
 from rl_lightning.errors import EnvError, RLError
 from rl_lightning.types import EnvSpec
@@ -28,7 +28,7 @@ class AsyncEnvs(Envs, AsyncVectorEnv):
 
     def __init__(
         self,
-        makers: Sequence[Callable[[], EpisodeRecord]],
+        makers: Sequence[Callable[[], EnvAdapter]],
         env_spec: EnvSpec,
         timeout: float = 300.0,
         start_method: str | None = None,

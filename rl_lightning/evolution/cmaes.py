@@ -9,24 +9,24 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 
 
 class CMAES:
     """Recipe of a CMA-ES search.
 
     Args:
-        population: Members of a generation (paper: 64).
-        sigma: Width of the first generation.
-        initial: Where the search begins: every number of the first mean.
+        popsize: Members of a generation (paper: 64).
+        sigma_init: Width of the first generation.
+        mean_init: Where the search begins: every number of the first mean.
     """
 
-    def __init__(self, population: int = 64, sigma: float = 0.1, initial: float = 0.0) -> None:
-        if population < 4 or sigma <= 0.0:
+    def __init__(self, popsize: int = 64, sigma_init: float = 0.1, mean_init: float = 0.0) -> None:
+        if popsize < 4 or sigma_init <= 0.0:
             raise ConfigError(
-                f"CMAES needs a population of 4 or more and sigma above 0, not {population} and {sigma}"
+                f"CMAES needs a population of 4 or more and sigma above 0, not {popsize} and {sigma_init}"
             )
-        self.population, self.sigma, self.initial = population, sigma, initial
+        self.popsize, self.sigma_init, self.mean_init = popsize, sigma_init, mean_init
 
     def build(self, size: int, seed: int) -> Evolution:
         return Evolution(self, size, seed)
@@ -53,17 +53,19 @@ class Evolution:
         try:
             import cma
         except ImportError:
-            raise ConfigError(f"evolving a controller needs the cma package: {pip_line('evolve')}") from None
+            raise ConfigError(
+                f"evolving a controller needs the cma package: {pip_command('evolve')}"
+            ) from None
         draw = np.random.default_rng(self.seed)
         options = {
-            "popsize": self.recipe.population,
+            "popsize": self.recipe.popsize,
             "randn": lambda *shape: draw.standard_normal(shape),
             "seed": float("nan"),  # the global generator is not touched
             "verbose": -9,
             "verb_log": 0,
         }
-        start = np.full(self.size, self.recipe.initial)
-        self.search: Any = cma.CMAEvolutionStrategy(start, self.recipe.sigma, options)
+        start = np.full(self.size, self.recipe.mean_init)
+        self.search: Any = cma.CMAEvolutionStrategy(start, self.recipe.sigma_init, options)
         self.history: list[np.ndarray] = []  # fitness of every generation so far
         self.asked: list[Any] | None = None
 
@@ -90,14 +92,14 @@ class Evolution:
         """The fitness of each member, higher is better; one that is no number is the worst of all."""
         if self.asked is None:
             self.ask()
-        assert fitness.shape == (self.recipe.population,), fitness.shape
+        assert fitness.shape == (self.recipe.popsize,), fitness.shape
         given = np.nan_to_num(fitness.double().numpy(), nan=-1e30, neginf=-1e30, posinf=1e30)
         self.search.tell(self.asked, (-given).tolist())
         self.history.append(given)
         self.asked = None
 
     def state_dict(self) -> dict[str, Any]:
-        width = (0, self.recipe.population)
+        width = (0, self.recipe.popsize)
         history = np.stack(self.history) if self.history else np.zeros(width)
         return {"seed": self.seed, "history": torch.from_numpy(history)}
 

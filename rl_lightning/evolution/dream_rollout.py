@@ -10,13 +10,13 @@ from torch import Tensor
 from rl_lightning import stop_request
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.models.world_models.controller import Controller
-from rl_lightning.models.world_models.vision_memory import DreamWorld
+from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
 from rl_lightning.types import Carry
 
 SPARE = 0.75  # members whose rollouts are all over are left out once at most this share is left
 
 
-class Dreamed(NamedTuple):
+class DreamResult(NamedTuple):
     """What P members got in R dreams each."""
 
     fitness: Tensor  # [P, R] rewards up to the end
@@ -31,7 +31,7 @@ class DreamState(NamedTuple):
 
 
 def dream_step(
-    world: DreamWorld,
+    world: VisionMemoryModel,
     controller: Controller,
     numbers: Tensor,
     state: DreamState,
@@ -52,7 +52,7 @@ def dream_step(
     guess = memory.predict(carry[0].unflatten(0, (members, dreams)))
     clocks = torch.empty(dreams, *memory.clock_shape(), device=generator.device)
     clocks = clocks.exponential_(generator=generator).clamp_min_(torch.finfo(torch.float32).tiny).to(flat)
-    noise = standard_noise((dreams, memory.latent), generator, flat)
+    noise = standard_noise((dreams, memory.latent_dim), generator, flat)
     chance = torch.rand(dreams, generator=generator, device=generator.device).to(flat)
     code = memory.sample(
         guess, temperature, clocks, noise
@@ -65,8 +65,8 @@ def dream_step(
 
 
 @torch.no_grad()
-def dream(
-    world: DreamWorld,
+def dream_rollout(
+    world: VisionMemoryModel,
     controller: Controller,
     numbers: Tensor,
     starts: Tensor,
@@ -75,7 +75,7 @@ def dream(
     generator: torch.Generator,
     use_cell: bool = False,
     threshold: float | None = 0.5,
-) -> Dreamed:
+) -> DreamResult:
     """Each member [P, size] dreams from each start [R, Z], at most so many steps.
 
     A dream is over when its end is likelier than `threshold`, or drawn with that likelihood where it is None.
@@ -87,7 +87,7 @@ def dream(
     code = starts.expand(members, *starts.shape)
     state = DreamState(code, world.memory.initial_carry(members * dreams))
     for _ in range(steps):
-        stop_request.poll()
+        stop_request.raise_if_stopped()
         state, reward, ended = dream_step(
             world, controller, numbers, state, temperature, generator, use_cell, threshold
         )
@@ -102,4 +102,4 @@ def dream(
             carry = tuple(c.unflatten(0, (len(rows), dreams))[left].flatten(0, 1) for c in state.carry)
             state = DreamState(state.code[left], carry)
             rows, alive, numbers = rows[left], alive[left], numbers[left]
-    return Dreamed(fitness, length)
+    return DreamResult(fitness, length)

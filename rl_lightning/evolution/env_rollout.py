@@ -10,25 +10,30 @@ from torch import Tensor
 
 from rl_lightning import stop_request
 from rl_lightning.models.world_models.controller import Controller
-from rl_lightning.models.world_models.vision_memory import DreamWorld
+from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
 from rl_lightning.rollout.collect import to_array
 from rl_lightning.types import Carry
 
 
 @torch.no_grad()
-def member_step(
-    world: DreamWorld, controller: Controller, numbers: Tensor, obs: Tensor, carry: Carry, use_cell: bool
+def population_step(
+    world: VisionMemoryModel,
+    controller: Controller,
+    numbers: Tensor,
+    obs: Tensor,
+    carry: Carry,
+    use_cell: bool,
 ) -> tuple[Tensor, Carry]:
     """Actions of N envs, each played by its own numbers [N, size]; who acts sees the memory from before this frame."""
     code = world.vision(obs).mean
     action = controller(numbers, world.features(code, carry, use_cell).unsqueeze(1))[:, 0]
-    return controller.for_env(action), world.memory.step(code, action, carry)
+    return controller.to_env_action(action), world.memory.step(code, action, carry)
 
 
 @torch.no_grad()
-def play_members(
+def evaluate_in_env(
     envs: Any,
-    world: DreamWorld,
+    world: VisionMemoryModel,
     controller: Controller,
     numbers: Tensor,
     seeds: list[int],
@@ -49,9 +54,9 @@ def play_members(
         carry = world.memory.initial_carry(width)
         total, alive, steps = np.zeros(width), np.arange(width) < len(chosen), 0
         while alive.any() and (most_steps is None or steps < most_steps):
-            stop_request.poll()
+            stop_request.raise_if_stopped()
             frames = torch.from_numpy(obs.copy()).to(numbers.device)
-            action, carry = member_step(world, controller, members, frames, carry, use_cell)
+            action, carry = population_step(world, controller, members, frames, carry, use_cell)
             obs, reward, terminated, truncated, _ = envs.step(to_array(action))
             total += np.where(alive, reward, 0.0)
             played += int(alive.sum())

@@ -120,7 +120,7 @@ def squashed_log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
 def ppo_loss(
     log_prob: Tensor, old_log_prob: Tensor, advantage: Tensor, clip: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """(clipped surrogate loss, approximate KL to the old policy, share of clipped ratios); all scalars."""
+    """(clipped surrogate loss, approximate KL to the old policy, fraction of clipped ratios); all scalars."""
     assert log_prob.shape == old_log_prob.shape == advantage.shape, (log_prob.shape, advantage.shape)
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()

@@ -16,7 +16,7 @@ def _check_lam(lam: float) -> float:
     return lam
 
 
-class ReturnComputer(ABC):
+class AdvantageEstimator(ABC):
     """How advantages and value targets are made from a rollout."""
 
     def __call__(
@@ -25,32 +25,32 @@ class ReturnComputer(ABC):
         value: Tensor,
         next_value: Tensor,
         terminated: Tensor,
-        done: Tensor,
+        episode_end: Tensor,
         gamma: float,
     ) -> tuple[Tensor, Tensor]:
         """All [T, N] -> (advantage, target), both [T, N]."""
-        return self.compute(returns.RolloutSteps(reward, value, next_value, terminated, done, gamma))
+        return self.compute(returns.RolloutSteps(reward, value, next_value, terminated, episode_end, gamma))
 
     @abstractmethod
     def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
         """(advantage, target), both [T, N]."""
 
 
-class GAE(ReturnComputer):
+class GAE(AdvantageEstimator):
     """Generalised advantage estimation.
 
     Args:
-        lam: Decay of later errors; 0 is one-step, 1 is the whole return.
+        gae_lambda: Decay of later errors; 0 is one-step, 1 is the whole return.
     """
 
-    def __init__(self, lam: float = 0.95) -> None:
-        self.lam = _check_lam(lam)
+    def __init__(self, gae_lambda: float = 0.95) -> None:
+        self.gae_lambda = _check_lam(gae_lambda)
 
     def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
-        return returns.gae(steps, self.lam)
+        return returns.gae(steps, self.gae_lambda)
 
 
-class LambdaReturn(ReturnComputer):
+class LambdaReturn(AdvantageEstimator):
     """Lambda returns as targets; the advantage is the target minus the value.
 
     Args:
@@ -65,26 +65,26 @@ class LambdaReturn(ReturnComputer):
         return target - steps.value, target
 
 
-class NStep(ReturnComputer):
+class NStepReturn(AdvantageEstimator):
     """Returns of at most n rewards, then the value.
 
     Args:
-        n: Number of rewards before the bootstrap.
+        n_step: Number of rewards before the bootstrap.
     """
 
-    def __init__(self, n: int = 5) -> None:
-        if n < 1:
-            raise ConfigError(f"n must be at least 1, not {n}.")
-        self.n = n
+    def __init__(self, n_step: int = 5) -> None:
+        if n_step < 1:
+            raise ConfigError(f"n_step must be at least 1, not {n_step}.")
+        self.n_step = n_step
 
     def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
-        target = returns.n_step(steps, self.n)
+        target = returns.n_step_return(steps, self.n_step)
         return target - steps.value, target
 
 
-class Discounted(ReturnComputer):
+class DiscountedReturn(AdvantageEstimator):
     """Whole discounted returns, to the end of the episode or of the rollout."""
 
     def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
-        target = returns.discounted(steps)
+        target = returns.discounted_return(steps)
         return target - steps.value, target

@@ -13,7 +13,7 @@ POINTS = 1001  # of a stored quantile function: a tenth of a percent apart
 MOST = 1e12  # stands for a score that is no number: as far outside as can be
 
 
-def shortfall(score: Tensor, threshold: Tensor | float, unit: Tensor | float = 1.0) -> Tensor:
+def deficit_below_threshold(score: Tensor, threshold: Tensor | float, unit: Tensor | float = 1.0) -> Tensor:
     """How far a score lies below the threshold, in units; a score that is not a number lies below every threshold."""
     return ((threshold - score) / unit).nan_to_num(nan=MOST, posinf=MOST, neginf=-MOST)
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.diffusion_solvers import Move, ddim_moves, multi_moves, single_moves
-from rl_lightning.functional.noise_schedules import GRIDS, CosineSteps, Grid, NoiseSchedule
+from rl_lightning.functional.diffusion_solvers import (
+    SolverStep,
+    ddim_steps,
+    multistep_steps,
+    singlestep_steps,
+)
+from rl_lightning.functional.noise_schedules import GRIDS, CosineBetaSchedule, Grid, NoiseSchedule
 
 
 class Sampler(ABC):
     """Recipe of a way from noise to a row."""
 
     @abstractmethod
-    def moves(self, schedule: NoiseSchedule) -> list[Move]:
+    def solver_steps(self, schedule: NoiseSchedule) -> list[SolverStep]:
         """The plan, one move for each evaluation of the network."""
 
 
@@ -28,60 +33,63 @@ class DPMSolver(Sampler):
     """DPM-Solver++ (Lu et al. 2022), which predicts the clean row.
 
     Args:
-        steps: Evaluations of the network.
+        num_inference_steps: Evaluations of the network.
         order: Order of accuracy, 1 to 3; 1 is DDIM.
-        grid: Where the evaluations lie: evenly in time (uniform: the paper's), in the root of time (quadratic), or in
-            the logarithm of signal to noise (logsnr).
+        skip_type: Where the evaluations lie: evenly in time (uniform: the paper's), in the root of time (quadratic),
+            or in the logarithm of signal to noise (logsnr).
         multistep: Use the guesses of earlier steps instead of asking several times within one.
-        lower_last: Let a multistep solver end with steps of lower order; it is unstable on a uniform grid without.
+        lower_order_final: Let a multistep solver end with steps of lower order; it is unstable on a uniform grid
+            without.
     """
 
     def __init__(
         self,
-        steps: int = 15,
+        num_inference_steps: int = 15,
         order: int = 2,
-        grid: Grid = "quadratic",
+        skip_type: Grid = "time_quadratic",
         multistep: bool = False,
-        lower_last: bool = True,
+        lower_order_final: bool = True,
     ) -> None:
-        check_sampler("DPMSolver", steps, grid)
+        check_sampler("DPMSolver", num_inference_steps, skip_type)
         if order not in (1, 2, 3):
             raise ConfigError(f"DPMSolver: order is {order}; choose 1, 2 or 3")
-        self.steps, self.order, self.grid = steps, order, grid
-        self.multistep, self.lower_last = multistep, lower_last
+        self.num_inference_steps, self.order, self.skip_type = num_inference_steps, order, skip_type
+        self.multistep, self.lower_order_final = multistep, lower_order_final
 
-    def moves(self, schedule: NoiseSchedule) -> list[Move]:
-        times = schedule.grid(self.steps, self.grid)
+    def solver_steps(self, schedule: NoiseSchedule) -> list[SolverStep]:
+        times = schedule.grid(self.num_inference_steps, self.skip_type)
         if self.multistep:
-            return multi_moves(schedule, times, self.order, self.lower_last)
-        return single_moves(schedule, times, self.order)
+            return multistep_steps(schedule, times, self.order, self.lower_order_final)
+        return singlestep_steps(schedule, times, self.order)
 
 
 class DDIM(Sampler):
     """DDIM (Song et al. 2020): the same noise, taken away in few steps.
 
     Args:
-        steps: Evaluations of the network.
-        eta: Share of fresh noise at each step; 0 is none, 1 is DDPM's.
-        grid: Where the evaluations lie: uniform, quadratic or logsnr.
+        num_inference_steps: Evaluations of the network.
+        eta: Fraction of fresh noise at each step; 0 is none, 1 is DDPM's.
+        skip_type: Where the evaluations lie: uniform, quadratic or logsnr.
     """
 
-    def __init__(self, steps: int = 10, eta: float = 0.0, grid: Grid = "uniform") -> None:
-        check_sampler("DDIM", steps, grid)
+    def __init__(
+        self, num_inference_steps: int = 10, eta: float = 0.0, skip_type: Grid = "time_uniform"
+    ) -> None:
+        check_sampler("DDIM", num_inference_steps, skip_type)
         if not 0.0 <= eta <= 1.0:
             raise ConfigError(f"DDIM: eta is {eta}; it lies between 0 and 1")
-        self.steps, self.eta, self.grid = steps, eta, grid
+        self.num_inference_steps, self.eta, self.skip_type = num_inference_steps, eta, skip_type
 
-    def moves(self, schedule: NoiseSchedule) -> list[Move]:
-        return ddim_moves(schedule, schedule.grid(self.steps, self.grid), self.eta)
+    def solver_steps(self, schedule: NoiseSchedule) -> list[SolverStep]:
+        return ddim_steps(schedule, schedule.grid(self.num_inference_steps, self.skip_type), self.eta)
 
 
 class DDPM(Sampler):
     """Ancestral sampling (Ho et al. 2020) over every step of a discrete schedule, with the smaller variance."""
 
-    def moves(self, schedule: NoiseSchedule) -> list[Move]:
-        if not isinstance(schedule, CosineSteps):
+    def solver_steps(self, schedule: NoiseSchedule) -> list[SolverStep]:
+        if not isinstance(schedule, CosineBetaSchedule):
             raise ConfigError(
-                "DDPM walks the steps of a discrete schedule (CosineSteps, LinearSteps); use DDIM here"
+                "DDPM walks the steps of a discrete schedule (CosineBetaSchedule, LinearBetaSchedule); use DDIM here"
             )
-        return ddim_moves(schedule, schedule.grid(schedule.steps, "uniform"), 1.0)
+        return ddim_steps(schedule, schedule.grid(schedule.num_train_timesteps, "time_uniform"), 1.0)

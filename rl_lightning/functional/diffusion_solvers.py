@@ -1,7 +1,8 @@
 """Learning a denoiser, and drawing from it.
 
-Every sampler here is a list of `Move`s with plain numbers in them, made once: a move asks the network about the current
-row and sets the next row to a weighted sum of an earlier row, of the clean rows guessed so far, and perhaps of noise.
+Every sampler here is a list of `SolverStep`s with plain numbers in them, made once: a move asks the network about
+the current row and sets the next row to a weighted sum of an earlier row, of the clean rows guessed so far, and
+perhaps of noise.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from torch import Tensor
 from rl_lightning.functional.noise_schedules import NoiseSchedule
 
 EpsFn = Callable[[Tensor, float], Tensor]  # noisy rows, time -> the noise in them
-Noise = Callable[[Tensor], Tensor]  # rows -> standard normal noise like them
+NoiseFn = Callable[[Tensor], Tensor]  # rows -> standard normal noise like them
 
 
-class Move(NamedTuple):
+class SolverStep(NamedTuple):
     """Ask the network at `time` about the current row; then next row = keep * row[base] + sum of weight * clean[i]."""
 
     time: float
@@ -31,7 +32,7 @@ class Move(NamedTuple):
     noise: float = 0.0  # standard deviation of fresh noise
 
 
-def noised(schedule: NoiseSchedule, clean: Tensor, time: Tensor, noise: Tensor) -> Tensor:
+def add_noise(schedule: NoiseSchedule, clean: Tensor, time: Tensor, noise: Tensor) -> Tensor:
     """alpha(t) x + sigma(t) e.  [..., *E], [...] -> [..., *E]"""
     spread = [
         part.reshape(*time.shape, *[1] * (clean.dim() - time.dim())) for part in schedule.alpha_sigma(time)
@@ -45,7 +46,7 @@ def denoising_loss(found: Tensor, noise: Tensor) -> Tensor:
     return (found - noise).square().flatten(1).sum(-1).mean()
 
 
-def guided(
+def guided_eps(
     eps_fn: EpsFn, gradient: Callable[[Tensor, float], Tensor], scale: float, schedule: NoiseSchedule
 ) -> EpsFn:
     """The same noise less scale * sigma(t) * gradient: samples then lean towards where the guide rises."""
@@ -59,12 +60,12 @@ def guided(
     return leaning
 
 
-def run(
+def solve(
     eps_fn: EpsFn,
     start: Tensor,
-    moves: Sequence[Move],
+    moves: Sequence[SolverStep],
     clip: float | None = None,
-    fresh: Noise | None = None,
+    fresh: NoiseFn | None = None,
 ) -> Tensor:
     """Follows the moves from pure noise; `clip` bounds every guess of the clean row."""
     rows, guesses = [start], list[Tensor]()
@@ -90,8 +91,12 @@ class _Nodes(NamedTuple):
     sigma: list[float]
     snr: list[float]
 
-    def move(self, at: int, base: int, keep: float, parts: dict[int, float], noise: float = 0.0) -> Move:
-        return Move(self.time[at], self.alpha[at], self.sigma[at], base, keep, tuple(parts.items()), noise)
+    def move(
+        self, at: int, base: int, keep: float, parts: dict[int, float], noise: float = 0.0
+    ) -> SolverStep:
+        return SolverStep(
+            self.time[at], self.alpha[at], self.sigma[at], base, keep, tuple(parts.items()), noise
+        )
 
 
 def nodes(schedule: NoiseSchedule, times: Tensor) -> _Nodes:
@@ -103,7 +108,7 @@ def nodes(schedule: NoiseSchedule, times: Tensor) -> _Nodes:
     return _Nodes(times.tolist(), alpha, sigma, snr)
 
 
-def ddim_moves(schedule: NoiseSchedule, times: Tensor, eta: float) -> list[Move]:
+def ddim_steps(schedule: NoiseSchedule, times: Tensor, eta: float) -> list[SolverStep]:
     """DDIM (Song et al. 2020); `eta` 1 on all steps of a discrete schedule is DDPM with its smaller variance."""
     at, moves = nodes(schedule, times), []
     for i in range(len(times) - 1):
@@ -114,9 +119,9 @@ def ddim_moves(schedule: NoiseSchedule, times: Tensor, eta: float) -> list[Move]
     return moves
 
 
-def single_moves(schedule: NoiseSchedule, times: Tensor, order: int) -> list[Move]:
+def singlestep_steps(schedule: NoiseSchedule, times: Tensor, order: int) -> list[SolverStep]:
     """DPM-Solver++ that starts each step afresh: a step of order p asks p times, at p nodes of the grid."""
-    at, moves, start = nodes(schedule, times), list[Move](), 0
+    at, moves, start = nodes(schedule, times), list[SolverStep](), 0
     last = len(times) - 1
     for size in step_sizes(last, order):
         i, j = start, start + size
@@ -128,7 +133,7 @@ def single_moves(schedule: NoiseSchedule, times: Tensor, order: int) -> list[Mov
     return moves
 
 
-def _to_clean(at: _Nodes, i: int, j: int) -> list[Move]:
+def _to_clean(at: _Nodes, i: int, j: int) -> list[SolverStep]:
     """Up to a clean end only single evaluations help: the row itself has no weight there."""
     return [at.move(k, k, *_single(at, k, k + 1, 1)) for k in range(i, j)]
 
@@ -160,12 +165,14 @@ def _single(at: _Nodes, i: int, j: int, order: int) -> tuple[float, dict[int, fl
     return keep, {i: -alpha * phi1 - extra, i + 2: extra}
 
 
-def multi_moves(schedule: NoiseSchedule, times: Tensor, order: int, lower_last: bool) -> list[Move]:
+def multistep_steps(
+    schedule: NoiseSchedule, times: Tensor, order: int, lower_order_final: bool
+) -> list[SolverStep]:
     """DPM-Solver++ that remembers: one evaluation a step, orders 2 and 3 from the guesses before."""
     at, moves = nodes(schedule, times), []
     last = len(times) - 1
     for i in range(last):
-        left = last - i if lower_last else order
+        left = last - i if lower_order_final else order
         now = 1 if math.isinf(at.snr[i + 1]) else min(order, i + 1, left)
         moves.append(at.move(i, i, *_multi(at, i, now)))
     return moves

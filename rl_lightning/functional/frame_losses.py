@@ -19,13 +19,13 @@ def clipped_frame_loss(logits: Tensor, frame: Tensor, clip: float, weight: Tenso
     return error.mean() if weight is None else (error * weight).mean()
 
 
-def change_weights(frame: Tensor, before: Tensor, weight: float) -> Tensor | None:
+def motion_weights(frame: Tensor, before: Tensor, weight: float) -> Tensor | None:
     """`weight` for pixels that changed, 1 for the others; None where all are alike."""
     return None if weight == 1.0 else torch.where(frame != before, weight, 1.0)
 
 
 def rare_colors(counts: Tensor, share: float) -> Tensor:
-    """Which colours are there, but have less than a share of all pixels.  [K] -> [K] bool"""
+    """Which colours are there, but have less than a fraction of all pixels.  [K] -> [K] bool"""
     return (counts > 0) & (counts < share * counts.sum())
 
 
@@ -37,7 +37,7 @@ def mean_place(there: Tensor) -> Tensor:
     return place / marked.sum((-2, -1))[..., None]
 
 
-def rare_weights(frame: Tensor, before: Tensor, rare: Tensor, weight: float, reach: int) -> Tensor:
+def rare_pixel_weights(frame: Tensor, before: Tensor, rare: Tensor, weight: float, reach: int) -> Tensor:
     """`weight` for pixels at most `reach` rows and columns from a rare colour, before or now; 1 for the others.
 
     [B, C, H, W] indices of colours, twice, and [K] bool
@@ -47,16 +47,17 @@ def rare_weights(frame: Tensor, before: Tensor, rare: Tensor, weight: float, rea
     return 1.0 + (weight - 1.0) * near
 
 
-def true_frame_probability(steps: int, decay_steps: int) -> float:
-    """Scheduled sampling: how often the next input is the true frame; near 1 at first, 0 from `decay_steps` on.
+def teacher_forcing_prob(steps: int, scheduled_sampling_decay_steps: int) -> float:
+    """Scheduled sampling: how often the next input is the true frame; near 1 at first, 0 from
+    `scheduled_sampling_decay_steps` on.
 
     An exponential ramp over the first quarter, a straight line all the way.
     """
-    if decay_steps <= 0:
+    if scheduled_sampling_decay_steps <= 0:
         return 0.0
-    quarter = max(1, decay_steps // 4)
+    quarter = max(1, scheduled_sampling_decay_steps // 4)
     ramp = 0.01 ** (max(quarter - steps, 0) / quarter)
-    return 1.0 - ramp * (0.01 + 0.99 * min(steps / decay_steps, 1.0))
+    return 1.0 - ramp * (0.01 + 0.99 * min(steps / scheduled_sampling_decay_steps, 1.0))
 
 
 def noisy_frames(stack: Tensor, rate: float, generator: torch.Generator | None = None) -> Tensor:
@@ -72,10 +73,10 @@ def noisy_colors(stack: Tensor, rate: float, colors: int, generator: torch.Gener
     if rate <= 0.0:
         return stack
     keep = torch.rand(stack.shape, generator=generator, device=stack.device) >= rate
-    return torch.where(keep, stack, commonest(stack, colors))
+    return torch.where(keep, stack, most_common_color(stack, colors))
 
 
-def commonest(stack: Tensor, colors: int) -> Tensor:
+def most_common_color(stack: Tensor, colors: int) -> Tensor:
     return torch.bincount(stack.flatten().long(), minlength=colors).argmax().to(stack.dtype)
 
 

@@ -15,7 +15,7 @@ class Targets(NamedTuple):
 
     critic: Tensor  # [K, N], of states first ... first + K - 1
     first: int
-    gain: Tensor  # [J, N], what the actions in states 0 ... J - 1 brought
+    actor_target: Tensor  # [J, N], what the actions in states 0 ... J - 1 brought
 
 
 class ImaginedReturns:

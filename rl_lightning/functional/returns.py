@@ -16,7 +16,7 @@ class RolloutSteps(NamedTuple):
     value: Tensor  # of the observation that a step begins with
     next_value: Tensor  # of the true observation after the step, also where an episode was cut there
     terminated: Tensor  # gates the bootstrap
-    done: Tensor  # terminated or truncated; gates the recursion
+    episode_end: Tensor  # terminated or truncated; gates the recursion
     gamma: float
 
 
@@ -70,24 +70,24 @@ def one_step(steps: RolloutSteps) -> Tensor:
 def lambda_return(steps: RolloutSteps, lam: float) -> Tensor:
     """G[t] = r[t] + gamma * ((1 - lam) * V(next) + lam * G[t+1]), with lam 0 where an episode ends."""
     reward, gamma = steps.reward, steps.gamma
-    onward = _alive(steps.done, reward) * lam
+    onward = _alive(steps.episode_end, reward) * lam
     onward[-1] = 0.0
     bootstrap = _alive(steps.terminated, reward) * steps.next_value * (1.0 - onward)
     return reverse_scan(reward + gamma * bootstrap, gamma * onward)
 
 
-def discounted(steps: RolloutSteps) -> Tensor:
+def discounted_return(steps: RolloutSteps) -> Tensor:
     """Discounted sum of rewards up to the end of the episode or of the rollout, then the value there."""
     return lambda_return(steps, 1.0)
 
 
-def n_step(steps: RolloutSteps, n: int) -> Tensor:
+def n_step_return(steps: RolloutSteps, n: int) -> Tensor:
     """Up to n rewards, then the value; the walk also stops where an episode or the rollout ends."""
     assert n >= 1, n
     target = one_step(steps)
     if len(target) == 1:
         return target
-    ends = steps.done[:-1].bool()
+    ends = steps.episode_end[:-1].bool()
     first = target
     for _ in range(min(n, len(target)) - 1):
         longer = torch.where(ends, first[:-1], steps.reward[:-1] + steps.gamma * target[1:])
@@ -100,7 +100,7 @@ def gae(steps: RolloutSteps, lam: float) -> tuple[Tensor, Tensor]:
     reward, value = steps.reward, steps.value
     assert value.shape == reward.shape, (value.shape, reward.shape)
     delta = one_step(steps) - value
-    advantage = reverse_scan(delta, (steps.gamma * lam) * _alive(steps.done, reward))
+    advantage = reverse_scan(delta, (steps.gamma * lam) * _alive(steps.episode_end, reward))
     return advantage, advantage + value
 
 

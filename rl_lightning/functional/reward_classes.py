@@ -13,7 +13,7 @@ def reward_label(reward: Tensor) -> Tensor:
     return reward.sign().long() + 1
 
 
-def power_shares(counts: Tensor, power: float) -> Tensor:
+def power_probs(counts: Tensor, power: float) -> Tensor:
     """n^q over the sum of all, nothing for a class that is empty: q = 1 as they come, 1/2 roots, 0 all alike."""
     weight = torch.where(counts > 0, counts.double().clamp(min=1.0) ** power, 0.0)
     return weight / weight.sum()

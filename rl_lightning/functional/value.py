@@ -22,11 +22,11 @@ def max_q_value(q_next: Tensor, mask: Tensor | None = None) -> Tensor:
     return mask_logits(q_next, mask).amax(-1)
 
 
-def double_q_value(q_online_next: Tensor, q_slow_next: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The slow network's value of the online network's best legal action.  [..., A], [..., A] -> [...]"""
-    assert q_online_next.shape == q_slow_next.shape, (q_online_next.shape, q_slow_next.shape)
+def double_q_value(q_online_next: Tensor, q_target_next: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The target network's value of the online network's best legal action.  [..., A], [..., A] -> [...]"""
+    assert q_online_next.shape == q_target_next.shape, (q_online_next.shape, q_target_next.shape)
     best = mask_logits(q_online_next, mask).argmax(-1, keepdim=True)
-    return q_slow_next.gather(-1, best).squeeze(-1)
+    return q_target_next.gather(-1, best).squeeze(-1)
 
 
 def huber(error: Tensor, delta: float = 1.0) -> Tensor:
@@ -45,16 +45,16 @@ def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: f
 
 
 def explained_variance(value: Tensor, target: Tensor) -> Tensor:
-    """Share of the targets' variance that the values explain: 1 is perfect, 0 no better than a constant."""
+    """Fraction of the targets' variance that the values explain: 1 is perfect, 0 no better than a constant."""
     variance = target.var(correction=0)
     share = 1.0 - (target - value).var(correction=0) / variance
     return torch.where(variance > 0, share, torch.full_like(share, float("nan")))
 
 
 @torch.no_grad()
-def polyak_(slow_params: Sequence[Tensor], params: Sequence[Tensor], rate: float) -> None:
+def polyak_update(target_params: Sequence[Tensor], params: Sequence[Tensor], tau: float) -> None:
     """slow += rate * (fast - slow), in place; rate 1 is a copy."""
-    torch._foreach_lerp_(list(slow_params), list(params), rate)
+    torch._foreach_lerp_(list(target_params), list(params), tau)
 
 
 def expectile_loss(error: Tensor, level: float) -> Tensor:
@@ -62,14 +62,14 @@ def expectile_loss(error: Tensor, level: float) -> Tensor:
     return (torch.where(error > 0, level, 1.0 - level) * error.square()).mean()
 
 
-def advantage_weight(advantage: Tensor, temperature: float, limit: float) -> Tensor:
-    """exp(temperature * advantage), at most `limit`; finite whatever the advantage is."""
-    return (temperature * advantage).exp().clamp(max=limit)
+def exp_advantage_weight(advantage: Tensor, beta: float, max_weight: float) -> Tensor:
+    """exp(temperature * advantage), at most `max_weight`; finite whatever the advantage is."""
+    return (beta * advantage).exp().clamp(max=max_weight)
 
 
-def soft_clipped_q(q: Tensor, low_share: float) -> Tensor:
-    """Between the lowest and the highest critic, `low_share` of the way to the lowest.  [E, ...] -> [...]"""
-    return low_share * q.amin(0) + (1.0 - low_share) * q.amax(0)
+def soft_clipped_double_q(q: Tensor, lmbda: float) -> Tensor:
+    """Between the lowest and the highest critic, `lmbda` of the way to the lowest.  [E, ...] -> [...]"""
+    return lmbda * q.amin(0) + (1.0 - lmbda) * q.amax(0)
 
 
 def inverse_scale(q: Tensor) -> Tensor:

@@ -80,15 +80,15 @@ def sim_norm(latent: Tensor, group: int) -> Tensor:
     return _shares(groups).flatten(-2)
 
 
-def rare_dropout(x: Tensor, share: float) -> Tensor:
+def sparse_dropout(x: Tensor, p: float) -> Tensor:
     """Dropout of a small share: where to, instead of whether for each number.
 
     A Poisson number of hits, spread evenly, hits every number independently of all others, and a rate of
     -log(1 - share) hits each with just that chance.
     """
-    if x.device.type != "cpu" or share > RARE:
-        return F.dropout(x, share)
-    hits = int(torch.poisson(torch.tensor(-x.numel() * math.log1p(-share), dtype=torch.float64)))
-    kept = x.new_full(x.shape, 1.0 / (1.0 - share))  # in order, whatever order x is in
+    if x.device.type != "cpu" or p > RARE:
+        return F.dropout(x, p)
+    hits = int(torch.poisson(torch.tensor(-x.numel() * math.log1p(-p), dtype=torch.float64)))
+    kept = x.new_full(x.shape, 1.0 / (1.0 - p))  # in order, whatever order x is in
     kept.view(-1)[torch.randint(x.numel(), (hits,))] = 0.0
     return x * kept

@@ -10,7 +10,7 @@ LARGEST = 1 << 30  # bytes; anything larger still comes straight from the system
 KEPT = 2**31 - 1
 
 
-def keep_pages() -> bool:
+def set_malloc_thresholds() -> bool:
     """Lets glibc use the memory of freed big tensors again, instead of fresh pages from the system each time.
 
     Without it every tensor above 32 MB is mapped, zeroed page by page, used once and given back: a fifth of the time of

@@ -24,11 +24,11 @@ PATIENCE = 10.0  # seconds a program has left when the run ends
 LONGEST = 2000
 
 
-class Messenger:
+class AlertSender:
     """Sends alerts. A config that somebody else wrote cannot start programs: the user's environment names those it may.
 
     Args:
-        places: log, wandb.
+        destinations: log, wandb.
         command: Program and arguments.
     """
 
@@ -38,7 +38,7 @@ class Messenger:
             raise ConfigError(f"Alerts.tell takes {' and '.join(PLACES)}, not '{unknown[0]}'")
         if command is not None and (not command or not all(isinstance(word, str) for word in command)):
             raise ConfigError("Alerts.command is a list of words: the program, then its arguments")
-        self.places, self.command = places, command
+        self.destinations, self.command = places, command
         self.folder = Path.cwd()
         self.loggers: list[Logger] = []
         self.running: list[subprocess.Popen[bytes]] = []
@@ -56,14 +56,14 @@ class Messenger:
 
     def send(self, name: str, text: str, stops: bool) -> None:
         """Never raises: an alert that cannot be told is no reason to lose a run."""
-        if not distributed.first():
+        if not distributed.is_rank_zero():
             return
         text = printable(text)[:LONGEST]
         ending = "; the run ends" if stops else ""
-        if "log" in self.places:
+        if "log" in self.destinations:
             print(f"alert {printable(name)}: {text}{ending}", file=sys.stderr, flush=True)  # noqa: T201
             self._write({"alert": name, "text": text, "stops": stops})
-        if "wandb" in self.places:
+        if "wandb" in self.destinations:
             self._wandb(name, text)
         if self.command is not None:
             self._start(name, text)

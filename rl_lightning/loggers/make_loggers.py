@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from lightning.pytorch.loggers import Logger
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.extras import pip_line
-from rl_lightning.loggers.metrics_csv import MetricsFile
+from rl_lightning.extras import pip_command
+from rl_lightning.loggers.metrics_csv import MetricsCSVLogger
 from rl_lightning.loggers.tensorboard_rows import TensorBoardRows
 from rl_lightning.redaction import redact_words
 
@@ -27,23 +27,23 @@ class LogConfig:
         tensorboard: Write TensorBoard events into the run's folder.
         wandb: Log to Weights & Biases too.
         every: Emit metrics each time the clock passes a multiple of this; null: 200 times per run.
-        project: W&B project; null: the task, a data set or an env.
-        group: W&B group; null: the seed group, the pipeline, or the algorithm.
-        entity: W&B team or user.
-        mode: W&B mode, online, offline or disabled; keys come from the environment or netrc only.
-        videos: Record an episode each time the clock passes a multiple of this; null never.
-        dreams: Picture what a world model dreams each time the clock passes a multiple of this; null never.
+        wandb_project: W&B project; null: the task, a data set or an env.
+        wandb_group: W&B group; null: the seed group, the pipeline, or the algorithm.
+        wandb_entity: W&B team or user.
+        wandb_mode: W&B mode, online, offline or disabled; keys come from the environment or netrc only.
+        video_every: Record an episode each time the clock passes a multiple of this; null never.
+        open_loop_every: Picture what a world model dreams each time the clock passes a multiple of this; null never.
     """
 
     tensorboard: bool = True
     wandb: bool = False
     every: int | None = None
-    project: str | None = None
-    group: str | None = None
-    entity: str | None = None
-    mode: str = "online"
-    videos: int | None = None
-    dreams: int | None = None
+    wandb_project: str | None = None
+    wandb_group: str | None = None
+    wandb_entity: str | None = None
+    wandb_mode: str = "online"
+    video_every: int | None = None
+    open_loop_every: int | None = None
 
 
 class Titles(NamedTuple):
@@ -68,7 +68,7 @@ class Titles(NamedTuple):
 
 def make_loggers(folder: Path, log: LogConfig, titles: Titles, purge: int | None = None) -> list[Logger]:
     """The loggers of a run, all writing below its folder; `purge` drops what TensorBoard has from that clock on."""
-    loggers: list[Logger] = [MetricsFile(str(folder))]
+    loggers: list[Logger] = [MetricsCSVLogger(str(folder))]
     if log.tensorboard:
         try:
             loggers.append(TensorBoardRows(str(folder), name="", version="", purge_step=purge))
@@ -82,25 +82,25 @@ def make_loggers(folder: Path, log: LogConfig, titles: Titles, purge: int | None
 
 
 def _wandb(folder: Path, log: LogConfig, titles: Titles) -> Logger:
-    if log.mode not in ("online", "offline", "disabled"):
-        raise ConfigError(f"log.mode is {log.mode!r}; choose online, offline or disabled")
+    if log.wandb_mode not in ("online", "offline", "disabled"):
+        raise ConfigError(f"log.wandb_mode is {log.wandb_mode!r}; choose online, offline or disabled")
     try:
         import wandb
         from lightning.pytorch.loggers import WandbLogger
     except ImportError:
-        raise ConfigError(f"log.wandb needs W&B: {pip_line('wandb')}") from None
+        raise ConfigError(f"log.wandb needs W&B: {pip_command('wandb')}") from None
     logger = WandbLogger(
         name=titles.name,
         id=titles.identity,
         save_dir=str(folder),
-        project=re.sub(r"[/\\#?%:]+", "-", log.project or titles.task)[:128],
-        group=log.group or titles.group,
-        entity=log.entity,
+        project=re.sub(r"[/\\#?%:]+", "-", log.wandb_project or titles.task)[:128],
+        group=log.wandb_group or titles.group,
+        entity=log.wandb_entity,
         tags=titles.tags,
-        mode=log.mode,
+        mode=log.wandb_mode,
         settings=wandb.Settings(silent=True, console="off", disable_git=True),
     )
-    if log.mode != "disabled":
+    if log.wandb_mode != "disabled":
         with shown_command():  # W&B notes sys.argv when its run begins
             experiment = logger.experiment
         experiment.define_metric(titles.clock)
@@ -127,6 +127,6 @@ def shown_command() -> Iterator[None]:
         sys.argv = given
 
 
-def log_hyperparams(loggers: list[Logger], config: dict[str, Any]) -> None:
+def log_hyperparams_to_all(loggers: list[Logger], config: dict[str, Any]) -> None:
     for logger in loggers:
         logger.log_hyperparams(config)

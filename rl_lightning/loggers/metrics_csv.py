@@ -31,7 +31,7 @@ class RowLogger(Logger):
         """Not here."""
 
 
-class MetricsFile(RowLogger):
+class MetricsCSVLogger(RowLogger):
     """Appends metrics to metrics.csv in the run's folder. A new column rewrites the file once, by rename.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.models.recipe_specs import as_network_recipe, network_args, rewritable
 from rl_lightning.nn.heads.critics import make_critics, with_output
@@ -28,15 +28,15 @@ class ActionVAE(nn.Module):
     Args:
         obs_dim: Width of an observation.
         action_dim: Width of an action.
-        hidden: Hidden sizes of encoder and decoder.
+        hidden_dims: Hidden sizes of encoder and decoder.
         network: What turns the input of either into features; null: such layers.
     """
 
     def __init__(
-        self, obs_dim: int, action_dim: int, hidden: list[int], network: Network | None = None
+        self, obs_dim: int, action_dim: int, hidden_dims: list[int], network: Network | None = None
     ) -> None:
         super().__init__()
-        layers = network or relu_layers(hidden)
+        layers = network or relu_layers(hidden_dims)
         self.latent_dim = 2 * action_dim
         self.encoder = with_output(layers, obs_dim + action_dim, 2 * self.latent_dim)
         self.decoder = with_output(layers, obs_dim + self.latent_dim, action_dim)
@@ -54,25 +54,30 @@ class ActionVAE(nn.Module):
 
 
 class Perturbation(nn.Module):
-    """Moves an action by at most `reach`.
+    """Moves an action by at most `phi`.
 
     Args:
         obs_dim: Width of an observation.
         action_dim: Width of an action.
-        hidden: Hidden sizes.
-        reach: Largest change of an entry of the action.
-        network: What turns an observation with an action into features; null: layers of `hidden`.
+        hidden_dims: Hidden sizes.
+        phi: Largest change of an entry of the action.
+        network: What turns an observation with an action into features; null: layers of `hidden_dims`.
     """
 
     def __init__(
-        self, obs_dim: int, action_dim: int, hidden: list[int], reach: float, network: Network | None = None
+        self,
+        obs_dim: int,
+        action_dim: int,
+        hidden_dims: list[int],
+        phi: float,
+        network: Network | None = None,
     ) -> None:
         super().__init__()
-        self.reach = reach
-        self.net = with_output(network or relu_layers(hidden), obs_dim + action_dim, action_dim)
+        self.phi = phi
+        self.net = with_output(network or relu_layers(hidden_dims), obs_dim + action_dim, action_dim)
 
     def forward(self, obs: Tensor, action: Tensor) -> Tensor:
-        moved = action + self.reach * torch.tanh(self.net(torch.cat((obs, action), -1)))
+        moved = action + self.phi * torch.tanh(self.net(torch.cat((obs, action), -1)))
         return moved.clamp(-1.0, 1.0)
 
 
@@ -82,12 +87,12 @@ class BCQPolicy(nn.Module):
     Args:
         obs_dim: Width of an observation.
         action_dim: Width of an action.
-        hidden: Hidden sizes of the perturbation and of each critic.
-        vae_hidden: Hidden sizes of the autoencoder.
-        reach: Largest change of an entry of a decoded action.
-        candidates: Actions that the critic chooses from when acting.
+        hidden_dims: Hidden sizes of the perturbation and of each critic.
+        vae_hidden_dims: Hidden sizes of the autoencoder.
+        phi: Largest change of an entry of a decoded action.
+        num_samples: Actions that the critic chooses from when acting.
         network: What turns an observation with an action into features of the perturbation and of each critic, or
-            that written down; null: layers of `hidden`.
+            that written down; null: layers of `hidden_dims`.
         vae_network: The same of the autoencoder.
     """
 
@@ -98,10 +103,10 @@ class BCQPolicy(nn.Module):
         self,
         obs_dim: int,
         action_dim: int,
-        hidden: list[int],
-        vae_hidden: list[int],
-        reach: float = 0.05,
-        candidates: int = 100,
+        hidden_dims: list[int],
+        vae_hidden_dims: list[int],
+        phi: float = 0.05,
+        num_samples: int = 100,
         network: Network | dict[str, Any] | None = None,
         vae_network: Network | dict[str, Any] | None = None,
     ) -> None:
@@ -110,20 +115,20 @@ class BCQPolicy(nn.Module):
         self.init_args: dict[str, Any] = {
             "obs_dim": obs_dim,
             "action_dim": action_dim,
-            "hidden": list(hidden),
-            "vae_hidden": list(vae_hidden),
-            "reach": reach,
-            "candidates": candidates,
+            "hidden_dims": list(hidden_dims),
+            "vae_hidden_dims": list(vae_hidden_dims),
+            "phi": phi,
+            "num_samples": num_samples,
         }
         self.init_args |= network_args(network=recipe, vae_network=vae_recipe)
         self.describable = all(rewritable(each) for each in (recipe, vae_recipe) if each is not None)
-        self.vae = ActionVAE(obs_dim, action_dim, vae_hidden, vae_recipe)
-        self.actor = Perturbation(obs_dim, action_dim, hidden, reach, recipe)
-        self.q = make_critics(2, obs_dim, action_dim, hidden, recipe)
-        codes = torch.randn(candidates, self.vae.latent_dim)
+        self.vae = ActionVAE(obs_dim, action_dim, vae_hidden_dims, vae_recipe)
+        self.actor = Perturbation(obs_dim, action_dim, hidden_dims, phi, recipe)
+        self.q = make_critics(2, obs_dim, action_dim, hidden_dims, recipe)
+        codes = torch.randn(num_samples, self.vae.latent_dim)
         self.register_buffer("codes", codes.clamp_(-LATENT_LIMIT, LATENT_LIMIT))
 
-    def likely(self, obs: Tensor) -> Tensor:
+    def sample_candidates(self, obs: Tensor) -> Tensor:
         """One likely action per row, drawn from torch's own generator.  [B, O] -> [B, A]"""
         code = torch.randn(*obs.shape[:-1], self.vae.latent_dim, device=obs.device)
         return self.vae.decode(obs, code.clamp_(-LATENT_LIMIT, LATENT_LIMIT))
@@ -146,6 +151,6 @@ class BCQPolicy(nn.Module):
         action = action.view(-1, count, action.shape[-1])
         return action.gather(1, best[:, None, None].expand(-1, 1, action.shape[-1]))[:, 0]
 
-    def provided(self, prefix: str) -> Provided:
+    def exported(self, prefix: str) -> Exported:
         """How a later stage makes this policy again, its weights lying under `prefix`."""
-        return Provided(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)
+        return Exported(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.artifacts import Excerpt, Provided
-from rl_lightning.models.normalizers import RunningNorm
-from rl_lightning.models.recipe_specs import read_recipe, rewritable, written
+from rl_lightning.artifacts import Excerpt, Exported
+from rl_lightning.models.normalizers import RunningMeanStd
+from rl_lightning.models.recipe_specs import recipe_from_spec, recipe_spec, rewritable
 from rl_lightning.nn.heads.actors import PolicyHead, make_policy_head
 from rl_lightning.nn.heads.critics import DiscreteQNet
 from rl_lightning.nn.torso import FeedForward, Network
@@ -35,7 +35,7 @@ class GreedyQPolicy(DiscreteQNet):
     draws, discrete = False, True
 
     def __init__(self, obs_dim: int, action_dim: int, network: dict[str, Any], dueling: bool = False) -> None:
-        torso = read_recipe(network, Network, "network").build((obs_dim,))  # type: ignore[type-abstract]
+        torso = recipe_from_spec(network, Network, "network").build((obs_dim,))  # type: ignore[type-abstract]
         super().__init__(torso, action_dim, dueling)
         self.init_args = {"obs_dim": obs_dim, "action_dim": action_dim}
 
@@ -44,10 +44,10 @@ class GreedyQPolicy(DiscreteQNet):
         return self(obs).argmax(-1)
 
     @classmethod
-    def described(cls, spec: EnvSpec, network: Network, dueling: bool, prefix: str) -> Provided:
+    def export_spec(cls, spec: EnvSpec, network: Network, dueling: bool, prefix: str) -> Exported:
         sizes = {"obs_dim": spec.obs_shape[0], "action_dim": spec.action_sizes[0]}
-        args = {**sizes, "network": written(network), "dueling": dueling}
-        return Provided(f"{cls.__module__}.{cls.__qualname__}", args, prefix)
+        args = {**sizes, "network": recipe_spec(network), "dueling": dueling}
+        return Exported(f"{cls.__module__}.{cls.__qualname__}", args, prefix)
 
 
 class HeadPolicy(Excerpt):
@@ -82,8 +82,8 @@ class HeadPolicy(Excerpt):
             spec = EnvSpec("", (obs_dim,), action_kind="discrete", action_sizes=(action_dim,))
         else:
             spec = EnvSpec("", (obs_dim,), action_shape=(action_dim,))
-        self.norm: nn.Module = RunningNorm((obs_dim,)) if normalize_obs else nn.Identity()
-        self.torso = read_recipe(network, Network, "network").build((obs_dim,))  # type: ignore[type-abstract]
+        self.norm: nn.Module = RunningMeanStd((obs_dim,)) if normalize_obs else nn.Identity()
+        self.torso = recipe_from_spec(network, Network, "network").build((obs_dim,))  # type: ignore[type-abstract]
         self.policy = make_policy_head(spec, self.torso.out_dim)
 
     def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
@@ -98,7 +98,12 @@ class HeadPolicy(Excerpt):
         return action if self.discrete else action.clamp(-1.0, 1.0)
 
     @classmethod
-    def described(cls, spec: EnvSpec, network: Network, **options: Any) -> Provided:
+    def export_spec(cls, spec: EnvSpec, network: Network, **options: Any) -> Exported:
         sizes = {"obs_dim": spec.obs_shape[0], "action_dim": spec.action_dim}
-        args = {**sizes, "network": written(network), "discrete": spec.action_kind == "discrete", **options}
-        return Provided(f"{cls.__module__}.{cls.__qualname__}", args, "")
+        args = {
+            **sizes,
+            "network": recipe_spec(network),
+            "discrete": spec.action_kind == "discrete",
+            **options,
+        }
+        return Exported(f"{cls.__module__}.{cls.__qualname__}", args, "")

@@ -38,7 +38,7 @@ def combine(parts: Sequence[Tensor]) -> Tensor:
     return torch.stack((middle, spread, total))
 
 
-class RunningNorm(nn.Module):
+class RunningMeanStd(nn.Module):
     """Observations to zero mean and unit variance by everything seen so far; the identity before that.
 
     Args:
@@ -91,7 +91,7 @@ class RunningNorm(nn.Module):
         return ((obs - self.shift) * self.scale).clamp_(-self.clip, self.clip)
 
 
-class ReturnScaler:
+class RewardNormalizer:
     """Rewards divided by the running standard deviation of the discounted return, one return per env.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import action_distributions
 from rl_lightning.models.recipe_specs import as_network_recipe, network_args, rewritable
@@ -26,7 +26,7 @@ def flat_width(spec: EnvSpec, who: str) -> int:
     return spec.obs_shape[0]
 
 
-class ObsScale(nn.Module):
+class ObsNormalizer(nn.Module):
     """Observations to zero mean and unit spread of a data set; the identity until it has seen one.
 
     Args:
@@ -72,7 +72,7 @@ class PolicyNet(nn.Module, ABC):
     Args:
         obs_dim: Width of an observation.
         action_dim: Width of a continuous action, or the number of discrete ones.
-        hidden: Width of each hidden layer.
+        hidden_dims: Width of each hidden layer.
         normalize_obs: Observations are scaled by statistics of a data set, kept with the weights.
         activation: Non-linearity after each hidden layer.
         layer_norm: Normalise each hidden layer's output before its activation.
@@ -87,7 +87,7 @@ class PolicyNet(nn.Module, ABC):
         self,
         obs_dim: int,
         action_dim: int,
-        hidden: list[int],
+        hidden_dims: list[int],
         normalize_obs: bool = False,
         activation: str = "relu",
         layer_norm: bool = False,
@@ -97,15 +97,15 @@ class PolicyNet(nn.Module, ABC):
         self.init_args: dict[str, Any] = {
             "obs_dim": obs_dim,
             "action_dim": action_dim,
-            "hidden": list(hidden),
+            "hidden_dims": list(hidden_dims),
             "normalize_obs": normalize_obs,
             "activation": activation,
             "layer_norm": layer_norm,
         }
-        self.norm: nn.Module = ObsScale(obs_dim) if normalize_obs else nn.Identity()
+        self.norm: nn.Module = ObsNormalizer(obs_dim) if normalize_obs else nn.Identity()
         recipe = as_network_recipe(network)
         self.torso: FeedForward = (
-            MLPNet((obs_dim,), list(hidden), activation, layer_norm, init="default")
+            MLPNet((obs_dim,), list(hidden_dims), activation, layer_norm, init="default")
             if recipe is None
             else feed_forward(recipe, (obs_dim,))
         )
@@ -131,16 +131,16 @@ class PolicyNet(nn.Module, ABC):
 
     def fit_norm(self, data: Any) -> None:
         """Fits the normaliser, if there is one, to the data's training rows; once."""
-        if isinstance(self.norm, ObsScale):
+        if isinstance(self.norm, ObsNormalizer):
             self.norm.fit_once(data)
 
-    def provided(self, prefix: str) -> Provided:
+    def exported(self, prefix: str) -> Exported:
         """How a later stage makes this policy again, its weights lying under `prefix`."""
-        return self.described(prefix, self.init_args)
+        return self.export_spec(prefix, self.init_args)
 
     @classmethod
-    def described(cls, prefix: str, init_args: dict[str, Any]) -> Provided:
-        return Provided(f"{cls.__module__}.{cls.__qualname__}", init_args, prefix)
+    def export_spec(cls, prefix: str, init_args: dict[str, Any]) -> Exported:
+        return Exported(f"{cls.__module__}.{cls.__qualname__}", init_args, prefix)
 
 
 class DeterministicPolicy(PolicyNet):
@@ -238,5 +238,5 @@ class UniformPolicy(nn.Module):
         uniform = torch.rand([*rows, self.action_dim], generator=generator, device=at)
         return uniform.to(obs.device) * 2.0 - 1.0
 
-    def provided(self, prefix: str) -> Provided:
-        return Provided(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)
+    def exported(self, prefix: str) -> Exported:
+        return Exported(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)

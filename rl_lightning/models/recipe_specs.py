@@ -1,4 +1,4 @@
-"""Recipes written down as plain values, and read again: what a product needs to make a network anew."""
+"""Recipes written down as plain values, and read again: what an artifact needs to make a network anew."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ T = TypeVar("T")
 
 def as_network_recipe(network: Network | dict[str, Any] | None) -> Network | None:
     """A recipe as it is, or read from what `written` wrote down."""
-    return read_recipe(network, Network, "network") if isinstance(network, dict) else network  # type: ignore[type-abstract]
+    return recipe_from_spec(network, Network, "network") if isinstance(network, dict) else network  # type: ignore[type-abstract]
 
 
 def network_args(**networks: Network | None) -> dict[str, Any]:
-    """Those that were given and can be written down, by name, as a product keeps them."""
+    """Those that were given and can be written down, by name, as an artifact keeps them."""
     return {
-        name: written(network)
+        name: recipe_spec(network)
         for name, network in networks.items()
         if network is not None and rewritable(network)
     }
 
 
-def written(recipe: Any) -> dict[str, Any]:
+def recipe_spec(recipe: Any) -> dict[str, Any]:
     """A recipe whose arguments are kept under their own names, as plain values."""
     cls = type(recipe)
     plain: dict[str, Any] = {}
@@ -49,7 +49,7 @@ def _plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def read_recipe(spec: dict[str, Any], base: type[T], what: str) -> T:
+def recipe_from_spec(spec: dict[str, Any], base: type[T], what: str) -> T:
     """The recipe that `written` wrote down."""
     found = find_class(str(spec["class_path"]), what)
     if not issubclass(found, base):

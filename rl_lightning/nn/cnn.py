@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from rl_lightning.envs.palette import palette
 from rl_lightning.errors import ConfigError
-from rl_lightning.nn.init import INITS, check_choice, check_sizes, initialise, make_activation
+from rl_lightning.nn.init import INITS, check_choice, check_sizes, init_weights, make_activation
 from rl_lightning.nn.torso import FeedForward, Network, as_float
 
 
@@ -35,24 +35,24 @@ class ConvNet(FeedForward):
         self,
         obs_shape: tuple[int, ...],
         channels: list[int],
-        kernels: list[int],
+        kernel_sizes: list[int],
         strides: list[int],
-        hidden: int,
+        hidden_dim: int,
         activation: str = "relu",
         init: str = "orthogonal",
     ) -> None:
         super().__init__()
-        height, width = _image_size(obs_shape, kernels, strides)
+        height, width = _image_size(obs_shape, kernel_sizes, strides)
         layers: list[nn.Module] = []
         for source, target, kernel, stride in zip(
-            [obs_shape[0], *channels], channels, kernels, strides, strict=False
+            [obs_shape[0], *channels], channels, kernel_sizes, strides, strict=False
         ):
             layers += [nn.Conv2d(source, target, kernel, stride), make_activation(activation)]
-        self.convolutions = initialise(nn.Sequential(*layers), init)
+        self.convolutions = init_weights(nn.Sequential(*layers), init)
         flat = channels[-1] * height * width
-        top = [nn.Linear(flat, hidden), make_activation(activation)] if hidden else []
-        self.top = initialise(nn.Sequential(*top), init)
-        self.out_dim = hidden or flat
+        top = [nn.Linear(flat, hidden_dim), make_activation(activation)] if hidden_dim else []
+        self.top = init_weights(nn.Sequential(*top), init)
+        self.out_dim = hidden_dim or flat
 
     def forward(self, obs: Tensor) -> Tensor:  # [..., C, H, W] -> [..., F]
         lead = obs.shape[:-3]
@@ -66,9 +66,9 @@ class CNN(Network):
 
     Args:
         channels: Output channels of each convolution.
-        kernels: Kernel size of each convolution.
+        kernel_sizes: Kernel size of each convolution.
         strides: Stride of each convolution.
-        hidden: Width of the fully connected layer after them; 0 leaves it out.
+        hidden_dim: Width of the fully connected layer after them; 0 leaves it out.
         activation: Non-linearity after each layer (relu, silu, elu, gelu, ...).
         init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
     """
@@ -76,30 +76,36 @@ class CNN(Network):
     def __init__(
         self,
         channels: list[int] = [32, 64, 64],  # noqa: B006
-        kernels: list[int] = [8, 4, 3],  # noqa: B006
+        kernel_sizes: list[int] = [8, 4, 3],  # noqa: B006
         strides: list[int] = [4, 2, 1],  # noqa: B006
-        hidden: int = 512,
+        hidden_dim: int = 512,
         activation: str = "relu",
         init: str = "orthogonal",
     ) -> None:
-        if not channels or not len(channels) == len(kernels) == len(strides):
+        if not channels or not len(channels) == len(kernel_sizes) == len(strides):
             raise ConfigError(
                 f"channels, kernels and strides of a CNN need one entry per convolution; "
-                f"they have {len(channels)}, {len(kernels)} and {len(strides)}."
+                f"they have {len(channels)}, {len(kernel_sizes)} and {len(strides)}."
             )
-        if hidden < 0:
-            raise ConfigError(f"hidden must not be negative, not {hidden}.")
+        if hidden_dim < 0:
+            raise ConfigError(f"hidden_dim must not be negative, not {hidden_dim}.")
         self.channels = check_sizes("channels", channels)
-        self.kernels = check_sizes("kernels", kernels)
+        self.kernel_sizes = check_sizes("kernel_sizes", kernel_sizes)
         self.strides = check_sizes("strides", strides)
-        self.hidden = hidden
+        self.hidden_dim = hidden_dim
         make_activation(activation)
         self.activation = activation
         self.init = check_choice("init", init, INITS)
 
     def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
         return ConvNet(
-            obs_shape, self.channels, self.kernels, self.strides, self.hidden, self.activation, self.init
+            obs_shape,
+            self.channels,
+            self.kernel_sizes,
+            self.strides,
+            self.hidden_dim,
+            self.activation,
+            self.init,
         )
 
 
@@ -107,13 +113,13 @@ class NatureCNN(Network):
     """The network of the Nature DQN paper, for images of 36 pixels a side and more.
 
     Args:
-        hidden: Width of the fully connected layer.
+        hidden_dim: Width of the fully connected layer.
         init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
     """
 
-    def __init__(self, hidden: int = 512, init: str = "orthogonal") -> None:
-        self.hidden, self.init = hidden, init
-        self.recipe = CNN([32, 64, 64], [8, 4, 3], [4, 2, 1], hidden, "relu", init)
+    def __init__(self, hidden_dim: int = 512, init: str = "orthogonal") -> None:
+        self.hidden_dim, self.init = hidden_dim, init
+        self.recipe = CNN([32, 64, 64], [8, 4, 3], [4, 2, 1], hidden_dim, "relu", init)
 
     def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
         return self.recipe.build(obs_shape)
@@ -124,7 +130,7 @@ class SmallCNN(Network):
 
     Args:
         channels: Output channels of the two convolutions.
-        hidden: Width of the fully connected layer.
+        hidden_dim: Width of the fully connected layer.
         activation: Non-linearity after each layer (relu, silu, elu, gelu, ...).
         init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
     """
@@ -132,12 +138,17 @@ class SmallCNN(Network):
     def __init__(
         self,
         channels: list[int] = [16, 32],  # noqa: B006
-        hidden: int = 128,
+        hidden_dim: int = 128,
         activation: str = "relu",
         init: str = "orthogonal",
     ) -> None:
-        self.channels, self.hidden, self.activation, self.init = list(channels), hidden, activation, init
-        self.recipe = CNN(channels, [3] * len(channels), [1] * len(channels), hidden, activation, init)
+        self.channels, self.hidden_dim, self.activation, self.init = (
+            list(channels),
+            hidden_dim,
+            activation,
+            init,
+        )
+        self.recipe = CNN(channels, [3] * len(channels), [1] * len(channels), hidden_dim, activation, init)
 
     def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
         return self.recipe.build(obs_shape)
@@ -148,10 +159,12 @@ class PaletteConvNet(FeedForward):
 
     table: Tensor
 
-    def __init__(self, obs_shape: tuple[int, ...], levels: list[int] | None, recipe: CNN) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], gray_levels: list[int] | None, recipe: CNN) -> None:
         super().__init__()
-        shown = torch.from_numpy(palette(levels)).to(torch.get_default_device()).float() / 255.0
-        self.register_buffer("table", shown if levels is None else shown[:, :1].clone(), persistent=False)
+        shown = torch.from_numpy(palette(gray_levels)).to(torch.get_default_device()).float() / 255.0
+        self.register_buffer(
+            "table", shown if gray_levels is None else shown[:, :1].clone(), persistent=False
+        )
         planes = obs_shape[0] * self.table.shape[1]
         self.net = recipe.build((planes, *obs_shape[1:]))
         self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -168,29 +181,29 @@ class PaletteCNN(Network):
     """A CNN for frames whose pixels are indices of colours.
 
     Args:
-        levels: Grey level of each index; null: Atari's 128 colours.
+        gray_levels: Grey level of each index; null: Atari's 128 colours.
         channels: Output channels of each convolution.
-        kernels: Kernel size of each convolution.
+        kernel_sizes: Kernel size of each convolution.
         strides: Stride of each convolution.
-        hidden: Width of the fully connected layer after them; 0 leaves it out.
+        hidden_dim: Width of the fully connected layer after them; 0 leaves it out.
         activation: Non-linearity after each layer (relu, silu, elu, gelu, ...).
         init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
     """
 
     def __init__(
         self,
-        levels: list[int] | None = None,
+        gray_levels: list[int] | None = None,
         channels: list[int] = [32, 64, 32],  # noqa: B006
-        kernels: list[int] = [8, 4, 3],  # noqa: B006
+        kernel_sizes: list[int] = [8, 4, 3],  # noqa: B006
         strides: list[int] = [4, 2, 1],  # noqa: B006
-        hidden: int = 512,
+        hidden_dim: int = 512,
         activation: str = "relu",
         init: str = "orthogonal",
     ) -> None:
-        self.levels = None if levels is None else list(levels)
-        self.channels, self.kernels, self.strides = list(channels), list(kernels), list(strides)
-        self.hidden, self.activation, self.init = hidden, activation, init
-        self.recipe = CNN(channels, kernels, strides, hidden, activation, init)
+        self.gray_levels = None if gray_levels is None else list(gray_levels)
+        self.channels, self.kernel_sizes, self.strides = list(channels), list(kernel_sizes), list(strides)
+        self.hidden_dim, self.activation, self.init = hidden_dim, activation, init
+        self.recipe = CNN(channels, kernel_sizes, strides, hidden_dim, activation, init)
 
     def build(self, obs_shape: tuple[int, ...]) -> PaletteConvNet:
-        return PaletteConvNet(obs_shape, self.levels, self.recipe)
+        return PaletteConvNet(obs_shape, self.gray_levels, self.recipe)

@@ -16,17 +16,17 @@ class AffineCoupling(nn.Module):
 
     Args:
         dim: Width of a row.
-        hidden: Hidden sizes of the network.
+        hidden_dims: Hidden sizes of the network.
         flip: Move the first half instead of the second.
     """
 
-    def __init__(self, dim: int, hidden: list[int], flip: bool) -> None:
+    def __init__(self, dim: int, hidden_dims: list[int], flip: bool) -> None:
         super().__init__()
         first = dim // 2
         self.sizes, self.flip = [first, dim - first], flip
         given, moved = self.sizes[::-1] if flip else self.sizes
-        self.net = linear_stack(given, hidden, "relu", False)
-        self.head = nn.Linear(hidden[-1], 2 * moved)
+        self.net = linear_stack(given, hidden_dims, "relu", False)
+        self.head = nn.Linear(hidden_dims[-1], 2 * moved)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.bound = nn.Parameter(torch.ones(moved))

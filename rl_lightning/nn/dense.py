@@ -70,31 +70,31 @@ class DenseStack(nn.Module):
 
     Args:
         in_dim: Width of the input.
-        hidden: Width of each layer.
+        hidden_dims: Width of each layer.
         out: Width of the output; null: the last layer's.
         norm: layer, rms or none.
         activation: Name of the non-linearity.
-        zero: The last layer starts at zero, so that the first outputs are exactly 0.
+        zero_init_last: The last layer starts at zero, so that the first outputs are exactly 0.
     """
 
     def __init__(
         self,
         in_dim: int,
-        hidden: Sequence[int],
+        hidden_dims: Sequence[int],
         out: int | None = None,
         norm: str = "none",
         activation: str = "silu",
-        zero: bool = False,
+        zero_init_last: bool = False,
     ) -> None:
         super().__init__()
-        sizes = [in_dim, *hidden]
+        sizes = [in_dim, *hidden_dims]
         self.layers = nn.ModuleList(
-            Dense([a], b, norm, activation) for a, b in zip(sizes, hidden, strict=False)
+            Dense([a], b, norm, activation) for a, b in zip(sizes, hidden_dims, strict=False)
         )
         self.out_dim = sizes[-1] if out is None else out
         self.top: nn.Module = nn.Identity() if out is None else nn.Linear(sizes[-1], out)
         if isinstance(self.top, nn.Linear):
-            nn.init.zeros_(self.top.weight) if zero else nn.init.xavier_uniform_(self.top.weight)
+            nn.init.zeros_(self.top.weight) if zero_init_last else nn.init.xavier_uniform_(self.top.weight)
             nn.init.zeros_(self.top.bias)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from rl_lightning.kernels.choice import is_hooked
 from rl_lightning.kernels.mlp import Activation, mlp, mlp_twin, pays
-from rl_lightning.nn.init import INITS, check_choice, check_sizes, initialise, make_activation
+from rl_lightning.nn.init import INITS, check_choice, check_sizes, init_weights, make_activation
 from rl_lightning.nn.torso import FeedForward, Network, as_float
 
 IN_PLACE: dict[type, Activation] = {nn.Tanh: torch.tanh_, nn.ReLU: torch.relu_}
@@ -66,7 +66,7 @@ class MLPNet(FeedForward):
     def __init__(
         self,
         obs_shape: tuple[int, ...],
-        hidden: list[int],
+        hidden_dims: list[int],
         activation: str = "tanh",
         layer_norm: bool = False,
         init: str = "orthogonal",
@@ -74,9 +74,9 @@ class MLPNet(FeedForward):
         super().__init__()
         self.obs_dims = len(obs_shape)
         in_dim = math.prod(obs_shape)
-        stack = linear_stack(in_dim, hidden, activation, layer_norm)
-        self.layers = initialise(stack, init)
-        self.out_dim = hidden[-1] if hidden else in_dim
+        stack = linear_stack(in_dim, hidden_dims, activation, layer_norm)
+        self.layers = init_weights(stack, init)
+        self.out_dim = hidden_dims[-1] if hidden_dims else in_dim
 
     def flat(self, obs: Tensor) -> Tensor:  # [..., *O] -> [..., I]
         obs = as_float(obs)
@@ -100,7 +100,7 @@ class MLP(Network):
     """Fully connected layers.
 
     Args:
-        hidden: Width of each layer; the last is the number of features.
+        hidden_dims: Width of each layer; the last is the number of features.
         activation: Non-linearity after each layer (tanh, relu, silu, elu, gelu, ...).
         layer_norm: Normalise each layer's output before its activation.
         init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
@@ -108,16 +108,16 @@ class MLP(Network):
 
     def __init__(
         self,
-        hidden: list[int] = [64, 64],  # noqa: B006  (copied, never mutated; None would hide the default in --help)
+        hidden_dims: list[int] = [64, 64],  # noqa: B006  (copied, never mutated; None would hide the default in --help)
         activation: str = "tanh",
         layer_norm: bool = False,
         init: str = "orthogonal",
     ) -> None:
-        self.hidden = check_sizes("hidden", hidden)
+        self.hidden_dims = check_sizes("hidden_dims", hidden_dims)
         make_activation(activation)
         self.activation = activation
         self.layer_norm = layer_norm
         self.init = check_choice("init", init, INITS)
 
     def build(self, obs_shape: tuple[int, ...]) -> MLPNet:
-        return MLPNet(obs_shape, self.hidden, self.activation, self.layer_norm, self.init)
+        return MLPNet(obs_shape, self.hidden_dims, self.activation, self.layer_norm, self.init)

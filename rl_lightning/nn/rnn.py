@@ -27,12 +27,12 @@ def build_encoder(before: Network | None, default: Network, obs_shape: tuple[int
 class RecurrentNet(Torso):
     """An encoder, then a GRU or LSTM. The carry is (h,) or (h, c), each [B, H]."""
 
-    def __init__(self, encoder: FeedForward, cell: str, hidden: int) -> None:
+    def __init__(self, encoder: FeedForward, cell: str, hidden_dim: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.cell: nn.GRU | nn.LSTM = CELLS[cell](encoder.out_dim, hidden)
+        self.cell: nn.GRU | nn.LSTM = CELLS[cell](encoder.out_dim, hidden_dim)
         self.parts = 2 if cell == "lstm" else 1
-        self.out_dim = hidden
+        self.out_dim = hidden_dim
         for name, parameter in self.cell.named_parameters():
             if name.startswith("weight"):
                 nn.init.orthogonal_(parameter, 1.0)
@@ -71,16 +71,16 @@ class RNN(Network):
 
     Args:
         cell: Kind of recurrence, "gru" or "lstm".
-        hidden: Size of the recurrent state, which is also the number of features.
-        before: Network that encodes each observation first (MLP, CNN); one tanh layer of 64 when left out.
+        hidden_dim: Size of the recurrent state, which is also the number of features.
+        obs_encoder: Network that encodes each observation first (MLP, CNN); one tanh layer of 64 when left out.
     """
 
-    def __init__(self, cell: str = "gru", hidden: int = 128, before: Network | None = None) -> None:
+    def __init__(self, cell: str = "gru", hidden_dim: int = 128, obs_encoder: Network | None = None) -> None:
         self.cell = check_choice("cell", cell, tuple(CELLS))
-        if hidden < 1:
-            raise ConfigError(f"hidden must be positive, not {hidden}.")
-        self.hidden = hidden
-        self.before = before
+        if hidden_dim < 1:
+            raise ConfigError(f"hidden_dim must be positive, not {hidden_dim}.")
+        self.hidden_dim = hidden_dim
+        self.obs_encoder = obs_encoder
 
     def build(self, obs_shape: tuple[int, ...]) -> RecurrentNet:
-        return RecurrentNet(build_encoder(self.before, MLP([64]), obs_shape), self.cell, self.hidden)
+        return RecurrentNet(build_encoder(self.obs_encoder, MLP([64]), obs_shape), self.cell, self.hidden_dim)

@@ -30,16 +30,16 @@ class GRUCore(CoreRecipe):
 
     Args:
         deter: Width of the deterministic state.
-        hidden: Width of the layer before it.
+        hidden_dim: Width of the layer before it.
         activation: Of that layer.
     """
 
-    def __init__(self, deter: int = 200, hidden: int = 200, activation: str = "elu") -> None:
-        self.deter, self.hidden, self.activation = deter, hidden, activation
+    def __init__(self, deter: int = 200, hidden_dim: int = 200, activation: str = "elu") -> None:
+        self.deter, self.hidden_dim, self.activation = deter, hidden_dim, activation
 
     def build(self, stoch_dim: int, action_dim: int) -> Core:
         return GRUNet(
-            stoch_dim, action_dim, self.deter, self.hidden, "none", self.activation, gate_norm="none"
+            stoch_dim, action_dim, self.deter, self.hidden_dim, "none", self.activation, gate_norm="none"
         )
 
 
@@ -48,19 +48,19 @@ class NormGRUCore(CoreRecipe):
 
     Args:
         deter: Width of the deterministic state.
-        hidden: Width of the layer before it.
+        hidden_dim: Width of the layer before it.
         norm: Of that layer: layer, rms or none.
         activation: Of that layer.
     """
 
     def __init__(
-        self, deter: int = 512, hidden: int = 512, norm: str = "layer", activation: str = "silu"
+        self, deter: int = 512, hidden_dim: int = 512, norm: str = "layer", activation: str = "silu"
     ) -> None:
-        self.deter, self.hidden, self.norm, self.activation = deter, hidden, norm, activation
+        self.deter, self.hidden_dim, self.norm, self.activation = deter, hidden_dim, norm, activation
 
     def build(self, stoch_dim: int, action_dim: int) -> Core:
         return GRUNet(
-            stoch_dim, action_dim, self.deter, self.hidden, self.norm, self.activation, gate_norm="layer"
+            stoch_dim, action_dim, self.deter, self.hidden_dim, self.norm, self.activation, gate_norm="layer"
         )
 
 
@@ -69,9 +69,9 @@ class BlockGRUCore(CoreRecipe):
 
     Args:
         deter: Width of the deterministic state, a multiple of `blocks`.
-        hidden: Width of the layers that see state, latent and action.
+        hidden_dim: Width of the layers that see state, latent and action.
         blocks: Groups of the state that see each other only through those layers.
-        layers: Block-diagonal layers before the gates.
+        num_layers: Block-diagonal layers before the gates.
         norm: Of all layers: layer, rms or none.
         activation: Of all layers.
     """
@@ -79,15 +79,15 @@ class BlockGRUCore(CoreRecipe):
     def __init__(
         self,
         deter: int = 512,
-        hidden: int = 64,
+        hidden_dim: int = 64,
         blocks: int = 8,
-        layers: int = 1,
+        num_layers: int = 1,
         norm: str = "rms",
         activation: str = "silu",
     ) -> None:
         if deter % blocks:
             raise ConfigError(f"BlockGRUCore.deter is {deter}; it must be a multiple of blocks ({blocks})")
-        self.deter, self.hidden, self.blocks, self.layers = deter, hidden, blocks, layers
+        self.deter, self.hidden_dim, self.blocks, self.num_layers = deter, hidden_dim, blocks, num_layers
         self.norm, self.activation = norm, activation
 
     def build(self, stoch_dim: int, action_dim: int) -> Core:
@@ -119,15 +119,15 @@ class GRUNet(Core):
         stoch_dim: int,
         action_dim: int,
         deter: int,
-        hidden: int,
+        hidden_dim: int,
         norm: str,
         activation: str,
         gate_norm: str,
     ) -> None:
         super().__init__()
         self.deter, self.plain = deter, gate_norm == "none"
-        self.inner = Dense([stoch_dim, action_dim], hidden, norm, activation)
-        self.gates = nn.Linear(hidden + deter, 3 * deter, bias=self.plain)
+        self.inner = Dense([stoch_dim, action_dim], hidden_dim, norm, activation)
+        self.gates = nn.Linear(hidden_dim + deter, 3 * deter, bias=self.plain)
         nn.init.xavier_uniform_(self.gates.weight)
         self.norm = make_norm(gate_norm, 3 * deter)
         if self.plain:
@@ -161,7 +161,7 @@ class BlockGRUNet(Core):
     def __init__(self, recipe: BlockGRUCore, stoch_dim: int, action_dim: int) -> None:
         super().__init__()
         self.deter, self.blocks = recipe.deter, recipe.blocks
-        hidden, norm, activation = recipe.hidden, recipe.norm, recipe.activation
+        hidden, norm, activation = recipe.hidden_dim, recipe.norm, recipe.activation
         self.from_state = Dense([recipe.deter], hidden, norm, activation)
         self.from_latent = Dense([stoch_dim], hidden, norm, activation)
         self.from_action = Dense([action_dim], hidden, norm, activation)
@@ -172,9 +172,9 @@ class BlockGRUNet(Core):
             nn.init.zeros_(self.shared.bias)
         self.layers = nn.ModuleList(
             BlockLinear(recipe.deter, recipe.deter, recipe.blocks, bias=norm == "none" and i > 0)
-            for i in range(recipe.layers)
+            for i in range(recipe.num_layers)
         )
-        self.norms = nn.ModuleList(make_norm(norm, recipe.deter) for _ in range(recipe.layers))
+        self.norms = nn.ModuleList(make_norm(norm, recipe.deter) for _ in range(recipe.num_layers))
         self.activation = make_activation(activation)
         self.gates = BlockLinear(recipe.deter, 3 * recipe.deter, recipe.blocks)
 

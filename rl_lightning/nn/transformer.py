@@ -18,17 +18,19 @@ CHUNK = 64  # steps attended at once: dense products, and memory that grows with
 class WindowBlock(nn.Module):
     """Pre-norm attention of the newest token over its window, then a position-wise layer."""
 
-    def __init__(self, dim: int, heads: int, window: int) -> None:
+    def __init__(self, embed_dim: int, num_heads: int, context_length: int) -> None:
         super().__init__()
-        self.heads = heads
-        self.query_norm, self.key_norm, self.mix_norm = (nn.LayerNorm(dim) for _ in range(3))
-        self.query = nn.Linear(dim, dim)
-        self.key_value = nn.Linear(dim, 2 * dim)
-        self.out = nn.Linear(dim, dim)
+        self.num_heads = num_heads
+        self.query_norm, self.key_norm, self.mix_norm = (nn.LayerNorm(embed_dim) for _ in range(3))
+        self.query = nn.Linear(embed_dim, embed_dim)
+        self.key_value = nn.Linear(embed_dim, 2 * embed_dim)
+        self.out = nn.Linear(embed_dim, embed_dim)
         # how much each head listens to an age; they start with different reaches, the first the shortest
-        slopes = 2.0 ** -torch.arange(heads)
-        self.age_bias = nn.Parameter(-slopes.unsqueeze(1) * torch.arange(window))
-        self.mix = nn.Sequential(nn.Linear(dim, 4 * dim), nn.GELU(), nn.Linear(4 * dim, dim))
+        slopes = 2.0 ** -torch.arange(num_heads)
+        self.age_bias = nn.Parameter(-slopes.unsqueeze(1) * torch.arange(context_length))
+        self.mix = nn.Sequential(
+            nn.Linear(embed_dim, 4 * embed_dim), nn.GELU(), nn.Linear(4 * embed_dim, embed_dim)
+        )
 
     def forward(self, token: Tensor, memory: Tensor, visible: Tensor) -> Tensor:
         """token [T, B, D], memory [W-1+T, B, D], visible [B, T, W-1+T] -> [T, B, D]"""
@@ -40,7 +42,7 @@ class WindowBlock(nn.Module):
         return token + self.mix(self.mix_norm(token))
 
     def _by_head(self, rows: Tensor) -> Tensor:  # [T, B, D] -> [B, heads, T, D/heads]
-        return rows.unflatten(-1, (self.heads, -1)).permute(1, 2, 0, 3)
+        return rows.unflatten(-1, (self.num_heads, -1)).permute(1, 2, 0, 3)
 
     def _bias(self, steps: int, length: int) -> Tensor:  # -> [heads, T, W-1+T]
         age = ages(steps, length, self.age_bias.device)
@@ -64,18 +66,22 @@ class WindowTransformerNet(Torso):
     there was one. All zeros is the start of an episode.
     """
 
-    def __init__(self, encoder: FeedForward, dim: int, heads: int, layers: int, window: int) -> None:
+    def __init__(
+        self, encoder: FeedForward, embed_dim: int, num_heads: int, num_layers: int, context_length: int
+    ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.embed = nn.Linear(encoder.out_dim, dim)
-        self.blocks = nn.ModuleList(WindowBlock(dim, heads, window) for _ in range(layers))
-        self.norm = nn.LayerNorm(dim)
-        self.window = window
-        self.out_dim = dim
+        self.embed = nn.Linear(encoder.out_dim, embed_dim)
+        self.blocks = nn.ModuleList(
+            WindowBlock(embed_dim, num_heads, context_length) for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(embed_dim)
+        self.context_length = context_length
+        self.out_dim = embed_dim
         orthogonal_(self.embed, 1.0)
 
     def initial_carry(self, batch: int) -> Carry:
-        return (self.embed.weight.new_zeros(batch, self.window - 1, self.out_dim + 1),)
+        return (self.embed.weight.new_zeros(batch, self.context_length - 1, self.out_dim + 1),)
 
     def step(self, obs: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         count = obs.shape[0]  # `len` is a constant to an exporter
@@ -92,7 +98,7 @@ class WindowTransformerNet(Torso):
         before = torch.where(past[..., -1] > 0, 0, -1)
         owner = torch.cat((before, episode))  # [W-1+T, B]
         features = [
-            self._attend(encoded[t : t + CHUNK], memory[t : t + CHUNK + self.window - 1], owner[t:])
+            self._attend(encoded[t : t + CHUNK], memory[t : t + CHUNK + self.context_length - 1], owner[t:])
             for t in range(0, len(obs), CHUNK)
         ]
         return torch.cat(features), (self._next_carry(memory, owner, episode[-1]),)
@@ -101,14 +107,14 @@ class WindowTransformerNet(Torso):
         """token [T, B, D], memory [W-1+T, B, D], owner [at least W-1+T, B] -> [T, B, D]"""
         age = ages(len(token), len(memory), token.device)
         owner = owner[: len(memory)].T  # [B, W-1+T]
-        same = owner[:, self.window - 1 :].unsqueeze(2) == owner.unsqueeze(1)
-        visible = same & (age >= 0) & (age < self.window)  # [B, T, W-1+T]
+        same = owner[:, self.context_length - 1 :].unsqueeze(2) == owner.unsqueeze(1)
+        visible = same & (age >= 0) & (age < self.context_length)  # [B, T, W-1+T]
         for block in self.blocks:
             token = block(token, memory, visible)
         return self.norm(token)
 
     def _next_carry(self, memory: Tensor, owner: Tensor, current: Tensor) -> Tensor:
-        keep = self.window - 1
+        keep = self.context_length - 1
         valid = (owner[-keep:] == current).to(memory.dtype).unsqueeze(-1)
         return torch.cat((memory[-keep:] * valid, valid), -1).transpose(0, 1)
 
@@ -117,28 +123,37 @@ class WindowTransformer(Network):
     """Attention over the last observations of the episode.
 
     Args:
-        window: Number of observations seen, the newest included.
-        dim: Width of the tokens, which is also the number of features.
-        heads: Attention heads; must divide dim.
-        layers: Attention layers.
-        before: Network that encodes each observation first (MLP, CNN); one tanh layer of 64 when left out.
+        context_length: Number of observations seen, the newest included.
+        embed_dim: Width of the tokens, which is also the number of features.
+        num_heads: Attention heads; must divide dim.
+        num_layers: Attention layers.
+        obs_encoder: Network that encodes each observation first (MLP, CNN); one tanh layer of 64 when left out.
     """
 
     def __init__(
-        self, window: int = 16, dim: int = 64, heads: int = 4, layers: int = 2, before: Network | None = None
+        self,
+        context_length: int = 16,
+        embed_dim: int = 64,
+        num_heads: int = 4,
+        num_layers: int = 2,
+        obs_encoder: Network | None = None,
     ) -> None:
-        if window < 2:
-            raise ConfigError(f"window must be at least 2, not {window}; MLP sees one observation.")
-        if min(dim, heads, layers) < 1 or dim % heads:
+        if context_length < 2:
             raise ConfigError(
-                f"dim, heads and layers must be positive and heads must divide dim: {dim}, {heads}."
+                f"context_length must be at least 2, not {context_length}; MLP sees one observation."
             )
-        self.window = window
-        self.dim = dim
-        self.heads = heads
-        self.layers = layers
-        self.before = before
+        if min(embed_dim, num_heads, num_layers) < 1 or embed_dim % num_heads:
+            raise ConfigError(
+                f"dim, heads and num_layers must be positive and num_heads must divide dim: {embed_dim}, {num_heads}."
+            )
+        self.context_length = context_length
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.num_layers = num_layers
+        self.obs_encoder = obs_encoder
 
     def build(self, obs_shape: tuple[int, ...]) -> WindowTransformerNet:
-        encoder = build_encoder(self.before, MLP([64]), obs_shape)
-        return WindowTransformerNet(encoder, self.dim, self.heads, self.layers, self.window)
+        encoder = build_encoder(self.obs_encoder, MLP([64]), obs_shape)
+        return WindowTransformerNet(
+            encoder, self.embed_dim, self.num_heads, self.num_layers, self.context_length
+        )

@@ -18,24 +18,30 @@ class LaProp(OptimizerRecipe):
     Args:
         betas: Decay of the running mean and of the running square.
         eps: Added to the denominator.
-        clip: Each tensor's gradient is scaled down to this share of the tensor's own norm; null never.
-        least_norm: Norm that even a tensor of zeros counts with when clipping.
-        warmup: Steps over which the learning rate rises from zero.
+        agc: Each tensor's gradient is scaled down to this fraction of the tensor's own norm; null never.
+        agc_eps: Norm that even a tensor of zeros counts with when clipping.
+        warmup_steps: Steps over which the learning rate rises from zero.
     """
 
     def __init__(
         self,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-20,
-        clip: float | None = 0.3,
-        least_norm: float = 1e-3,
-        warmup: int = 1000,
+        agc: float | None = 0.3,
+        agc_eps: float = 1e-3,
+        warmup_steps: int = 1000,
     ) -> None:
-        if not all(0.0 <= beta < 1.0 for beta in betas) or warmup < 0 or (clip is not None and clip <= 0):
+        if not all(0.0 <= beta < 1.0 for beta in betas) or warmup_steps < 0 or (agc is not None and agc <= 0):
             raise ConfigError(
-                f"LaProp: betas in [0, 1), clip above 0, warmup not negative; not {betas}, {clip}, {warmup}"
+                f"LaProp: betas in [0, 1), clip above 0, warmup not negative; not {betas}, {agc}, {warmup_steps}"
             )
-        self.betas, self.eps, self.clip, self.least_norm, self.warmup = betas, eps, clip, least_norm, warmup
+        self.betas, self.eps, self.agc, self.agc_eps, self.warmup_steps = (
+            betas,
+            eps,
+            agc,
+            agc_eps,
+            warmup_steps,
+        )
 
     def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
         return LaPropOptimizer(params, lr, self)
@@ -76,17 +82,16 @@ class LaPropOptimizer(torch.optim.Optimizer):
         torch._foreach_sqrt_(size)
         torch._foreach_add_(size, recipe.eps)
         torch._foreach_lerp_(means, torch._foreach_div(grads, size), 1.0 - first)
-        rate = lr * min(1.0, count / max(1, recipe.warmup)) / (1.0 - first**count)
+        rate = lr * min(1.0, count / max(1, recipe.warmup_steps)) / (1.0 - first**count)
         torch._foreach_add_(params, means, alpha=-rate)
 
     def _clipped(self, params: list[Tensor]) -> list[Tensor]:
         grads = [p.grad for p in params if p.grad is not None]
-        if self.recipe.clip is None:
+        if self.recipe.agc is None:
             return grads
-        limits = torch._foreach_clamp_min(torch._foreach_norm(params), self.recipe.least_norm)
+        limits = torch._foreach_clamp_min(torch._foreach_norm(params), self.recipe.agc_eps)
         norms = torch._foreach_clamp_min(torch._foreach_norm(grads), 1e-30)
         shares = [
-            (self.recipe.clip * limit / norm).clamp(max=1.0)
-            for limit, norm in zip(limits, norms, strict=True)
+            (self.recipe.agc * limit / norm).clamp(max=1.0) for limit, norm in zip(limits, norms, strict=True)
         ]
         return [grad * share for grad, share in zip(grads, shares, strict=True)]

@@ -62,7 +62,7 @@ class AdamW(OptimizerRecipe):
     Args:
         betas: Decay of the running mean and of the running square of the gradient.
         eps: Added to the denominator.
-        weight_decay: Share of each weight taken away per unit of learning rate.
+        weight_decay: Fraction of each weight taken away per unit of learning rate.
     """
 
     def __init__(
@@ -135,28 +135,34 @@ class Adafactor(OptimizerRecipe):
     Args:
         eps: Smallest mean square of a gradient, as its root, and smallest size of a weight. torch's own default of the
             first is so large that it changes what small gradients do; far smaller ones divide by zero.
-        clip: Updates are scaled down to this root mean square.
+        clip_threshold: Updates are scaled down to this root mean square.
         beta2_decay: Exponent of the decay of the running square: 1 - t^decay.
-        weight_decay: Share of each weight taken away per unit of learning rate.
+        weight_decay: Fraction of each weight taken away per unit of learning rate.
     """
 
     def __init__(
         self,
         eps: tuple[float, float] = (1e-15, 1e-3),
-        clip: float = 1.0,
+        clip_threshold: float = 1.0,
         beta2_decay: float = -0.8,
         weight_decay: float = 0.0,
     ) -> None:
-        if min(eps) <= 0.0 or weight_decay < 0.0 or clip <= 0.0 or beta2_decay > 0.0:
+        if min(eps) <= 0.0 or weight_decay < 0.0 or clip_threshold <= 0.0 or beta2_decay > 0.0:
             raise ConfigError(
-                f"Adafactor: eps {eps} and clip {clip} must be above 0, weight_decay {weight_decay} not negative and "
+                f"Adafactor: eps {eps} and clip_threshold {clip_threshold} must be above 0, weight_decay "
+                f"{weight_decay} not negative and "
                 f"beta2_decay {beta2_decay} not positive."
             )
-        self.eps, self.clip, self.beta2_decay, self.weight_decay = eps, clip, beta2_decay, weight_decay
+        self.eps, self.clip_threshold, self.beta2_decay, self.weight_decay = (
+            eps,
+            clip_threshold,
+            beta2_decay,
+            weight_decay,
+        )
 
     def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
         eps = (float(self.eps[0]), float(self.eps[1]))
         # one tensor after the other: without copies of all together
         return CPUAdafactor(
-            list(params), lr, self.beta2_decay, eps, self.clip, self.weight_decay, foreach=False
+            list(params), lr, self.beta2_decay, eps, self.clip_threshold, self.weight_decay, foreach=False
         )

@@ -19,7 +19,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def value(self, start: float, progress: float) -> float:
-        """The number at `progress`, the share of the budget that is spent, in [0, 1]."""
+        """The number at `progress`, the fraction of the budget that is spent, in [0, 1]."""
 
 
 class Constant(Schedule):
@@ -34,7 +34,7 @@ class Linear(Schedule):
 
     Args:
         end: Value reached and kept.
-        fraction: Share of the run after which it is reached.
+        fraction: Fraction of the run after which it is reached.
     """
 
     def __init__(self, end: float = 0.0, fraction: float = 1.0) -> None:
@@ -51,7 +51,7 @@ class Cosine(Schedule):
 
     Args:
         end: Value reached and kept.
-        fraction: Share of the run after which it is reached.
+        fraction: Fraction of the run after which it is reached.
     """
 
     def __init__(self, end: float = 0.0, fraction: float = 1.0) -> None:
@@ -69,7 +69,7 @@ class Exponential(Schedule):
 
     Args:
         end: Value reached and kept; above 0.
-        fraction: Share of the run after which it is reached.
+        fraction: Fraction of the run after which it is reached.
     """
 
     def __init__(self, end: float, fraction: float = 1.0) -> None:
@@ -87,7 +87,7 @@ class Warmup(Schedule):
     """A straight line from 0 up to the starting value, then another schedule over the rest of the run.
 
     Args:
-        fraction: Share of the run spent rising.
+        fraction: Fraction of the run spent rising.
         then: Schedule of the rest; constant when left out.
     """
 

@@ -22,9 +22,9 @@ def search_noise(seed: int) -> SearchNoise:
     return noise
 
 
-def source_of(explore: torch.Generator | None) -> torch.Generator:
+def generator_or_fixed(generator: torch.Generator | None) -> torch.Generator:
     """Where a plan's random numbers come from; who does not explore has the same ones at every step."""
-    return explore if explore is not None else torch.Generator().manual_seed(FIXED_SEED)
+    return generator if generator is not None else torch.Generator().manual_seed(FIXED_SEED)
 
 
 def explores(generator: torch.Generator | None) -> bool:
@@ -38,7 +38,7 @@ def plan_latent(
     obs: Tensor,
     last: Tensor,
     gamma: float,
-    explore: torch.Generator | None,
+    generator: torch.Generator | None,
     horizon: int | None = None,
     min_std: float | None = None,
 ) -> Plan:
@@ -47,17 +47,17 @@ def plan_latent(
     A generator explores, `SearchNoise` only searches anew, and None searches with the same numbers at every step. A
     `horizon` below the planner's own looks less far; the mean comes back at full length.
     """
-    draw = source_of(explore)
+    draw = generator_or_fixed(generator)
     latent = model.encode(obs)
     near = planner.horizon if horizon is None else horizon
     mean = shifted(last)[:, :near]
     proposals = None
-    if planner.policy_samples:
-        proposals = model.proposals(latent, planner.policy_samples, near, draw)
-    draws = planner.draw(mean, draw, planner.policy_samples)
+    if planner.num_pi_trajs:
+        proposals = model.policy_trajectories(latent, planner.num_pi_trajs, near, draw)
+    draws = planner.draw(mean, draw, planner.num_pi_trajs)
     plan = planner.search(
         lambda actions: model.returns(latent, actions, gamma, draw),
-        mean, draws, explores(explore), proposals, None, min_std,
+        mean, draws, explores(generator), proposals, None, min_std,
     )  # fmt: skip
     far = last.shape[1] - near
     return plan._replace(mean=torch.cat([plan.mean, last.new_zeros(len(last), far, last.shape[2])], 1))

@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     score: Tensor  # [N] of the best sequence that was looked at
 
 
-class Draws(NamedTuple):
+class PlannerNoise(NamedTuple):
     """All random numbers of one plan. Row n is env n's alone."""
 
     noise: Tensor  # [N, I, K, H, A] standard normal, of each iteration's candidates
@@ -52,18 +52,18 @@ class Planner(ABC):
     """Recipe of a planner: how a Gaussian is refitted to the elites, and which action is taken of it."""
 
     horizon: int
-    candidates: int  # sequences looked at per iteration, proposals included
-    elites: int
+    num_samples: int  # sequences looked at per iteration, proposals included
+    num_elites: int
     iterations: int
     start_std: float  # width of the first Gaussian
     min_std: float
-    policy_samples = 0  # sequences that the caller should propose, if it has a policy
+    num_pi_trajs = 0  # sequences that the caller should propose, if it has a policy
 
     def search(
         self,
         score: Score,
         mean: Tensor,
-        draws: Draws,
+        draws: PlannerNoise,
         explore: bool,
         proposals: Tensor | None = None,
         std: Tensor | None = None,
@@ -75,7 +75,7 @@ class Planner(ABC):
         best = mean.new_full(mean.shape[:1], -torch.inf)
         for noise in draws.noise.unbind(1):
             actions = candidates(mean, std, noise, proposals)
-            chosen, value = elite(actions, score(actions), self.elites)
+            chosen, value = elite(actions, score(actions), self.num_elites)
             best = torch.maximum(best, value[:, 0])
             mean, std = self.refit(chosen, value, mean, std, floor)
         action = self.decide(chosen, value, mean, draws.pick)
@@ -97,14 +97,14 @@ class Planner(ABC):
     def jitter_std(self, std: Tensor) -> Tensor | float:
         """Width of the noise on an explored action, given that of the last Gaussian [N, H, A]."""
 
-    def draw(self, mean: Tensor, generator: torch.Generator, proposed: int = 0) -> Draws:
+    def draw(self, mean: Tensor, generator: torch.Generator, proposed: int = 0) -> PlannerNoise:
         """The random numbers of a plan for N envs around `mean` [N, H, A]."""
         envs, horizon, width = mean.shape
-        shape = (envs, self.iterations, self.candidates - proposed, horizon, width)
+        shape = (envs, self.iterations, self.num_samples - proposed, horizon, width)
         noise = standard_noise(shape, generator, mean)
-        clocks = torch.empty(envs, self.elites, device=generator.device).exponential_(generator=generator)
+        clocks = torch.empty(envs, self.num_elites, device=generator.device).exponential_(generator=generator)
         jitter = standard_noise((envs, width), generator, mean)
-        return Draws(noise, clocks.to(mean), jitter)
+        return PlannerNoise(noise, clocks.to(mean), jitter)
 
     @torch.no_grad()
     def plan(
@@ -123,9 +123,9 @@ class Planner(ABC):
         generator the action explores as the method does it; None searches with fixed random numbers and adds none.
         """
         proposed = 0 if proposals is None else proposals.shape[1]
-        if proposed >= self.candidates:
+        if proposed >= self.num_samples:
             raise ConfigError(
-                f"{proposed} proposed plans leave none of {self.candidates} candidates to be drawn; propose fewer"
+                f"{proposed} proposed plans leave none of {self.num_samples} candidates to be drawn; propose fewer"
             )
         source = generator if generator is not None else torch.Generator().manual_seed(FIXED_SEED)
         draws = self.draw(mean, source, proposed)
@@ -135,9 +135,9 @@ class Planner(ABC):
         for name, value in counts.items():
             if value < 1:
                 raise ConfigError(f"{type(self).__name__}.{name} is {value}; it must be at least 1")
-        if self.elites > self.candidates:
+        if self.num_elites > self.num_samples:
             raise ConfigError(
-                f"{type(self).__name__}.elites is {self.elites}; there are only {self.candidates} candidates"
+                f"{type(self).__name__}.elites is {self.num_elites}; there are only {self.num_samples} candidates"
             )
 
 
@@ -146,30 +146,35 @@ class CEM(Planner):
 
     Args:
         horizon: Steps of a plan.
-        candidates: Sequences drawn per iteration.
-        elites: How many of the best the Gaussian is refitted to.
+        num_samples: Sequences drawn per iteration.
+        num_elites: How many of the best the Gaussian is refitted to.
         iterations: Times that it is refitted.
         initial_std: Width of the first Gaussian.
         min_std: The Gaussian never becomes narrower, so that the search does not stop early.
-        momentum: Share of the last mean and width that stays at a refit.
-        noise: Standard deviation of the noise added to an explored action.
+        momentum: Fraction of the last mean and width that stays at a refit.
+        exploration_noise: Standard deviation of the noise added to an explored action.
     """
 
     def __init__(
         self,
         horizon: int = 12,
-        candidates: int = 1000,
-        elites: int = 100,
+        num_samples: int = 1000,
+        num_elites: int = 100,
         iterations: int = 10,
         initial_std: float = 1.0,
         min_std: float = 0.0,
         momentum: float = 0.0,
-        noise: float = 0.0,
+        exploration_noise: float = 0.0,
     ) -> None:
-        self.horizon, self.candidates, self.elites, self.iterations = horizon, candidates, elites, iterations
+        self.horizon, self.num_samples, self.num_elites, self.iterations = (
+            horizon,
+            num_samples,
+            num_elites,
+            iterations,
+        )
         self.initial_std = self.start_std = initial_std
-        self.min_std, self.momentum, self.noise = min_std, momentum, noise
-        self._check(horizon=horizon, candidates=candidates, elites=elites, iterations=iterations)
+        self.min_std, self.momentum, self.exploration_noise = min_std, momentum, exploration_noise
+        self._check(horizon=horizon, candidates=num_samples, elites=num_elites, iterations=iterations)
 
     def refit(
         self, chosen: Tensor, value: Tensor, mean: Tensor, std: Tensor, floor: float
@@ -181,7 +186,7 @@ class CEM(Planner):
         return mean[:, 0]
 
     def jitter_std(self, std: Tensor) -> float:
-        return self.noise
+        return self.exploration_noise
 
 
 class MPPI(Planner):
@@ -189,37 +194,42 @@ class MPPI(Planner):
 
     Args:
         horizon: Steps of a plan.
-        samples: Sequences looked at per iteration, those proposed by a policy included.
-        elites: How many of the best the Gaussian is refitted to.
+        num_samples: Sequences looked at per iteration, those proposed by a policy included.
+        num_elites: How many of the best the Gaussian is refitted to.
         iterations: Times that it is refitted.
         temperature: How strongly a better elite outweighs a worse one; 0 weighs all alike.
         min_std: The Gaussian never becomes narrower.
         max_std: Width of the first Gaussian, and never wider.
-        policy_samples: Sequences that a policy proposes.
-        momentum: Share of the last mean that stays at a refit (TD-MPC 0.1, TD-MPC2 none).
+        num_pi_trajs: Sequences that a policy proposes.
+        momentum: Fraction of the last mean that stays at a refit (TD-MPC 0.1, TD-MPC2 none).
     """
 
     def __init__(
         self,
         horizon: int = 3,
-        samples: int = 512,
-        elites: int = 64,
+        num_samples: int = 512,
+        num_elites: int = 64,
         iterations: int = 6,
         temperature: float = 0.5,
         min_std: float = 0.05,
         max_std: float = 2.0,
-        policy_samples: int = 24,
+        num_pi_trajs: int = 24,
         momentum: float = 0.0,
     ) -> None:
-        self.horizon, self.samples, self.elites, self.iterations = horizon, samples, elites, iterations
-        self.candidates = samples
+        self.horizon, self.num_samples, self.num_elites, self.iterations = (
+            horizon,
+            num_samples,
+            num_elites,
+            iterations,
+        )
+        self.num_samples = num_samples
         self.temperature, self.min_std = temperature, min_std
         self.max_std = self.start_std = max_std
-        self.policy_samples, self.momentum = policy_samples, momentum
-        self._check(horizon=horizon, samples=samples, elites=elites, iterations=iterations)
-        if not 0 <= policy_samples < samples:
+        self.num_pi_trajs, self.momentum = num_pi_trajs, momentum
+        self._check(horizon=horizon, samples=num_samples, elites=num_elites, iterations=iterations)
+        if not 0 <= num_pi_trajs < num_samples:
             raise ConfigError(
-                f"MPPI.policy_samples is {policy_samples}; it must be at least 0 and below samples ({samples})"
+                f"MPPI.num_pi_trajs is {num_pi_trajs}; it must be at least 0 and below num_samples ({num_samples})"
             )
         if not 0.0 < min_std <= max_std:
             raise ConfigError(f"MPPI needs 0 < min_std <= max_std, not {min_std} and {max_std}")

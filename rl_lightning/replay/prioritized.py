@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.replay.replay_buffer import BufferRecipe, ReplayBuffer
-from rl_lightning.replay.ring import storage
+from rl_lightning.replay.ring import make_buffer
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
@@ -72,20 +72,20 @@ class PrioritizedBuffer:
     def __init__(
         self, spec: EnvSpec, num_envs: int, capacity: int | str, alpha: float, beta: float, eps: float
     ) -> None:
-        self.store = storage(spec, num_envs, capacity)
+        self.store = make_buffer(spec, num_envs, capacity)
         self.capacity = self.store.capacity
         self.alpha, self.beta, self.eps = alpha, beta, eps
         self.tree = SumTree(self.capacity)
         self.largest = 1.0
-        self.progress = 0.0  # share of the run that is over; the DataModule sets it before sampling
+        self.progress = 0.0  # fraction of the run that is over; the DataModule sets it before sampling
 
     def __len__(self) -> int:
         return len(self.store)
 
     def add(self, steps: Steps) -> None:
-        before: Any = self.store.marks()
+        before: Any = self.store.cursor()
         self.store.add(steps)
-        self.tree.set(*self.store.fresh(before, self.largest**self.alpha))
+        self.tree.set(*self.store.rows_since(before, self.largest**self.alpha))
 
     def sample(self, count: int, generator: torch.Generator, n_step: int, gamma: float) -> Transitions:
         strata = (torch.rand(count, generator=generator, dtype=torch.float64) + torch.arange(count)) / count
@@ -106,8 +106,8 @@ class PrioritizedBuffer:
         if live.any():
             self.tree.set(flat[live], value[first][live] ** self.alpha)
 
-    def cut(self, env: int) -> None:
-        self.store.cut(env)
+    def end_episode(self, env: int) -> None:
+        self.store.end_episode(env)
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Rows as segments; priorities change after writing, so each checkpoint holds them whole."""

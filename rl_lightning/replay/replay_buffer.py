@@ -14,7 +14,7 @@ from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
 R = TypeVar("R")
-AUTO_SHARE = 0.5  # share of the free memory that `capacity: auto` takes
+AUTO_SHARE = 0.5  # fraction of the free memory that `capacity: auto` takes
 AUTO_MOST = 1_000_000  # rows, whatever the memory
 
 
@@ -22,13 +22,13 @@ class ReplayBuffer(Protocol):
     """Rows of experience, written in the order they happened, read at random."""
 
     capacity: int
-    progress: float  # share of the run that is over; set before sampling
+    progress: float  # fraction of the run that is over; set before sampling
 
     def __len__(self) -> int: ...
     def add(self, steps: Steps) -> None: ...
     def sample(self, count: int, generator: torch.Generator, n_step: int, gamma: float) -> Transitions: ...
     def set_priorities(self, index: Tensor, priority: Tensor) -> None: ...
-    def cut(self, env: int) -> None: ...
+    def end_episode(self, env: int) -> None: ...
     def save(self, store: SegmentStore) -> dict[str, Any]: ...
     def load(self, state: dict[str, Any], store: SegmentStore) -> None: ...
 
@@ -58,7 +58,7 @@ def fit_capacity(capacity: int | str, row_bytes: int, num_envs: int, free: int |
     return max(num_envs, rows // num_envs * num_envs)
 
 
-def as_saved(recipe: R, saved: int | None, built: int) -> R | None:
+def with_saved_capacity(recipe: R, saved: int | None, built: int) -> R | None:
     """The recipe that gives a buffer the size it was saved with; None where it has that size already.
 
     `auto` follows the memory that is free, which is another after a restart; a number that was changed is refused,

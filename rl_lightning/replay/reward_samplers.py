@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.reward_classes import CLASSES, power_shares, reward_label
+from rl_lightning.functional.reward_classes import CLASSES, power_probs, reward_label
 
 
 class RewardSampler(ABC):
@@ -19,11 +19,11 @@ class RewardSampler(ABC):
         """Places of each group's steps. `earlier` and `later` say whether the step beside this one paid.  [N] each"""
 
     @abstractmethod
-    def shares(self, counts: Tensor, progress: float) -> Tensor:
+    def group_probs(self, counts: Tensor, progress: float) -> Tensor:
         """How often each group is drawn; nothing for an empty one.  [G] -> [G], sum 1"""
 
 
-class BySign(RewardSampler):
+class SignSampler(RewardSampler):
     """Groups are the reward's signs, drawn by a power of their counts."""
 
     power = 1.0
@@ -32,31 +32,31 @@ class BySign(RewardSampler):
         label = reward_label(reward)
         return [(label == k).nonzero()[:, 0] for k in range(CLASSES)]
 
-    def shares(self, counts: Tensor, progress: float) -> Tensor:
-        return power_shares(counts, self.power)
+    def group_probs(self, counts: Tensor, progress: float) -> Tensor:
+        return power_probs(counts, self.power)
 
 
-class OnlineSampler(BySign):
+class OnlineSampler(SignSampler):
     """Steps as they come: most pay nothing."""
 
 
-class ClassBalancedSampler(BySign):
+class ClassBalancedSampler(SignSampler):
     """Every sign that occurs is drawn equally often."""
 
     power = 0.0
 
 
-class SquareRootSampler(BySign):
+class SquareRootSampler(SignSampler):
     """By the root of the counts, between the two."""
 
     power = 0.5
 
 
-class ProgressivelyBalancedSampler(BySign):
+class ProgressivelyBalancedSampler(SignSampler):
     """From as they come to equally often, over the stage."""
 
-    def shares(self, counts: Tensor, progress: float) -> Tensor:
-        return (1.0 - progress) * power_shares(counts, 1.0) + progress * power_shares(counts, 0.0)
+    def group_probs(self, counts: Tensor, progress: float) -> Tensor:
+        return (1.0 - progress) * power_probs(counts, 1.0) + progress * power_probs(counts, 0.0)
 
 
 class MBARCSampler(RewardSampler):
@@ -65,23 +65,23 @@ class MBARCSampler(RewardSampler):
     The steps beside a reward look most like it: they teach where exactly it is paid.
 
     Args:
-        shares: Of far, near and on.
-        near_side: Which neighbours count as near: both, or after (the step after a reward alone, as the original
+        mbarc_dist: Of far, near and on.
+        near_side: Which neighbors count as near: both, or after (the step after a reward alone, as the original
             in effect does).
-        on_power: How the share of on is split between the signs: 0 equally, 1 by their counts.
+        sign_power: How the fraction of on is split between the signs: 0 equally, 1 by their counts.
     """
 
     def __init__(
         self,
-        shares: tuple[float, float, float] = (0.35, 0.05, 0.60),
+        mbarc_dist: tuple[float, float, float] = (0.35, 0.05, 0.60),
         near_side: str = "both",
-        on_power: float = 0.0,
+        sign_power: float = 0.0,
     ) -> None:
         if near_side not in ("both", "after"):
             raise ConfigError(f"sampler.near_side is '{near_side}'; choose both or after")
-        if min(shares) < 0.0 or sum(shares) <= 0.0:
-            raise ConfigError(f"sampler.shares are {shares}; they must not be negative, nor all 0")
-        self.given, self.near_side, self.on_power = tuple(shares), near_side, on_power
+        if min(mbarc_dist) < 0.0 or sum(mbarc_dist) <= 0.0:
+            raise ConfigError(f"sampler.shares are {mbarc_dist}; they must not be negative, nor all 0")
+        self.given, self.near_side, self.sign_power = tuple(mbarc_dist), near_side, sign_power
 
     def groups(self, reward: Tensor, earlier: Tensor, later: Tensor) -> list[Tensor]:
         beside = (earlier | later) if self.near_side == "both" else earlier
@@ -89,17 +89,17 @@ class MBARCSampler(RewardSampler):
         masks = (none & ~beside, none & beside, reward < 0, reward > 0)
         return [mask.nonzero()[:, 0] for mask in masks]
 
-    def shares(self, counts: Tensor, progress: float) -> Tensor:
+    def group_probs(self, counts: Tensor, progress: float) -> Tensor:
         far, near, on = self.given
-        split = power_shares(counts[2:], self.on_power) if counts[2:].sum() else torch.zeros(2).double()
+        split = power_probs(counts[2:], self.sign_power) if counts[2:].sum() else torch.zeros(2).double()
         share = torch.cat([torch.tensor([far, near], dtype=torch.float64), on * split])
         share = torch.where(counts > 0, share, 0.0)
         if not share.sum():  # whatever there is has no share: steps as they come
-            return power_shares(counts, 1.0)
+            return power_probs(counts, 1.0)
         return share / share.sum()
 
 
-class GroupDraw:
+class GroupSampler:
     """Draws steps by a sampler.
 
     Args:
@@ -119,7 +119,7 @@ class GroupDraw:
 
     def __call__(self, count: int, progress: float, generator: torch.Generator) -> Tensor:
         """Rows, with replacement.  -> [count]"""
-        shares = self.sampler.shares(self.counts, progress)
+        shares = self.sampler.group_probs(self.counts, progress)
         group = torch.multinomial(shares, count, replacement=True, generator=generator)
         place = (torch.rand(count, generator=generator, dtype=torch.float64) * self.counts[group]).long()
         offset = torch.cumsum(self.counts, 0) - self.counts

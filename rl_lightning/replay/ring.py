@@ -26,10 +26,10 @@ class Replay(BufferRecipe):
         self.capacity = capacity
 
     def build(self, spec: EnvSpec, num_envs: int) -> ReplayBuffer:
-        return storage(spec, num_envs, self.capacity)
+        return make_buffer(spec, num_envs, self.capacity)
 
 
-def storage(spec: EnvSpec, num_envs: int, capacity: int | str) -> RingBuffer | FrameBuffer:
+def make_buffer(spec: EnvSpec, num_envs: int, capacity: int | str) -> RingBuffer | FrameBuffer:
     """Frames are stored once each; everything else as packed rows."""
     return FrameBuffer(spec, num_envs, capacity) if spec.is_pixels else RingBuffer(spec, num_envs, capacity)
 
@@ -136,11 +136,11 @@ class RingBuffer:
             done = done | ~go | (tail[:, 1] + tail[:, 2] > 0)
         return last, reward, discount
 
-    def marks(self) -> int:
+    def cursor(self) -> int:
         """A bookmark for `fresh`."""
         return self.written
 
-    def fresh(self, marks: int, priority: float) -> tuple[np.ndarray, np.ndarray]:
+    def rows_since(self, marks: int, priority: float) -> tuple[np.ndarray, np.ndarray]:
         """Rows written since `marks`, and the priority each starts with."""
         count = min(self.written - marks, self.capacity)
         index = np.arange(self.written - count, self.written) % self.capacity
@@ -149,7 +149,7 @@ class RingBuffer:
     def set_priorities(self, index: Tensor, priority: Tensor) -> None:
         """Uniform sampling has no priorities."""
 
-    def cut(self, env: int) -> None:
+    def end_episode(self, env: int) -> None:
         """The env's episode is broken off after its newest row: nothing is summed across."""
         row = (self.written - self.num_envs + env) % self.capacity
         if self.written:

@@ -13,7 +13,7 @@ from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import Steps
 
 
-def spread(count: int, ended: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def rows_with_episode_ends(count: int, ended: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """When a last observation follows each ended step: those steps, the places of all, the places of the lasts."""
     after = np.array(sorted(ended), dtype=np.int64)
     steps = np.arange(count)
@@ -66,7 +66,7 @@ def load_rings(store: SegmentStore, arrays: Mapping[str, Tensor], total: list[in
                 target[n, slots] = found[first - record["start"][n] :]
 
 
-def live(index: Tensor, total: Sequence[int], ring: int) -> tuple[Tensor, Tensor]:
+def is_current(index: Tensor, total: Sequence[int], ring: int) -> tuple[Tensor, Tensor]:
     """Rows after and before each flat index `env * ring + slot` in its ring; negative before: not there."""
     env, slot = index // ring, index % ring
     count = torch.tensor(total)[env]

@@ -18,7 +18,7 @@ from torch import Tensor
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.atomic import atomic_open
 
-Record = dict[str, Any]  # file, size, sha256, start, end: the rows it holds, as the buffer counts them
+SegmentRecord = dict[str, Any]  # file, size, sha256, start, end: the rows it holds, as the buffer counts them
 
 
 class SegmentStore:
@@ -30,7 +30,7 @@ class SegmentStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.records: list[Record] = []
+        self.records: list[SegmentRecord] = []
         self.parts: dict[str, SegmentStore] = {}
 
     def part(self, name: str) -> SegmentStore:
@@ -54,7 +54,7 @@ class SegmentStore:
             {"file": path.name, "size": len(content), "sha256": digest, "start": start, "end": end}
         )
 
-    def read(self, record: Record) -> dict[str, Tensor]:
+    def read(self, record: SegmentRecord) -> dict[str, Tensor]:
         """The tensors of a segment, once its size and checksum were found right."""
         name = str(record["file"])
         if Path(name).name != name or not name.endswith(".safetensors"):

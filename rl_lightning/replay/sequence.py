@@ -17,7 +17,14 @@ from torch import Tensor
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.replay.replay_buffer import fit_capacity
-from rl_lightning.replay.ring_segments import ages, between, live, load_rings, save_rings, spread
+from rl_lightning.replay.ring_segments import (
+    ages,
+    between,
+    is_current,
+    load_rings,
+    rows_with_episode_ends,
+    save_rings,
+)
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.replay.window_samplers import UniformWindows, Windows
 from rl_lightning.types import EnvSpec, Sequences, Steps
@@ -32,7 +39,7 @@ class SequenceReplay:
         capacity: Rows to keep over all envs, or "auto" for half of the free memory (or disk), at most a million.
         windows: How windows are drawn; null: all with the same probability.
         within_episode: No window crosses from one episode into the next; episodes shorter than a window are unused.
-        disk: Folder for rows that memory cannot hold; null: in memory. A run leaves nothing there.
+        memmap_dir: Folder for rows that memory cannot hold; null: in memory. A run leaves nothing there.
     """
 
     def __init__(
@@ -40,20 +47,22 @@ class SequenceReplay:
         capacity: int | str = 1_000_000,
         windows: Windows | None = None,
         within_episode: bool = False,
-        disk: str | None = None,
+        memmap_dir: str | None = None,
     ) -> None:
         self.capacity, self.windows = capacity, windows or UniformWindows()
-        self.within_episode, self.disk = within_episode, disk
+        self.within_episode, self.memmap_dir = within_episode, memmap_dir
 
-    def build(self, spec: EnvSpec, num_envs: int, length: int, latent_width: int = 0) -> SequenceBuffer:
-        return SequenceBuffer(spec, num_envs, length, self, latent_width)
+    def build(
+        self, spec: EnvSpec, num_envs: int, sequence_length: int, latent_dim: int = 0
+    ) -> SequenceBuffer:
+        return SequenceBuffer(spec, num_envs, sequence_length, self, latent_dim)
 
 
-def row_bytes(spec: EnvSpec, latent_width: int = 0) -> int:
+def row_bytes(spec: EnvSpec, latent_dim: int = 0) -> int:
     """Memory of one row."""
     obs = int(np.prod(spec.obs_shape)) * np.dtype(spec.obs_dtype).itemsize
     action = int(np.prod(spec.action_shape)) * (4 if spec.action_kind == "continuous" else 8)
-    return obs + action + 4 + 3 + 4 + 4 * latent_width
+    return obs + action + 4 + 3 + 4 + 4 * latent_dim
 
 
 class SequenceBuffer:
@@ -62,24 +71,34 @@ class SequenceBuffer:
     Args:
         spec: What the env is like.
         num_envs: Rings.
-        length: Rows of a window.
+        sequence_length: Rows of a window.
         recipe: Capacity and the way windows are drawn.
-        latent_width: Width of the recurrent state that is kept with every row; 0: none.
+        latent_dim: Width of the recurrent state that is kept with every row; 0: none.
     """
 
     def __init__(
-        self, spec: EnvSpec, num_envs: int, length: int, recipe: SequenceReplay, latent_width: int = 0
+        self,
+        spec: EnvSpec,
+        num_envs: int,
+        sequence_length: int,
+        recipe: SequenceReplay,
+        latent_dim: int = 0,
     ) -> None:
-        self.spec, self.num_envs, self.length, self.latent_width = spec, num_envs, length, latent_width
+        self.spec, self.num_envs, self.sequence_length, self.latent_dim = (
+            spec,
+            num_envs,
+            sequence_length,
+            latent_dim,
+        )
         self.within_episode = recipe.within_episode
-        self.scratch = None if recipe.disk is None else _folder(recipe.disk)
-        free = None if self.scratch is None else psutil.disk_usage(self.scratch.name).free
-        self.capacity = fit_capacity(recipe.capacity, row_bytes(spec, latent_width), num_envs, free)
+        self.scratch = None if recipe.memmap_dir is None else _folder(recipe.memmap_dir)
+        free = None if self.scratch is None else psutil.disk_usage(self.scratch.name).free_nats
+        self.capacity = fit_capacity(recipe.capacity, row_bytes(spec, latent_dim), num_envs, free)
         self.ring = self.capacity // num_envs
-        if self.ring < length + 1:
+        if self.ring < sequence_length + 1:
             raise ConfigError(
                 f"buffer.capacity is {self.capacity}, {self.ring} rows for each of {num_envs} envs; windows of "
-                f"{length} rows need at least {(length + 1) * num_envs}"
+                f"{sequence_length} rows need at least {(sequence_length + 1) * num_envs}"
             )
         continuous = spec.action_kind == "continuous"
         self.obs = self._array("obs", spec.obs_dtype, spec.obs_shape)
@@ -89,16 +108,16 @@ class SequenceBuffer:
         self.truncated = self._array("truncated", "bool")
         self.is_first = self._array("is_first", "bool")
         self.age = self._array("age", "int32")  # rows since the episode's first one
-        self.latent = self._array("latent", "float32", (latent_width,))  # recurrent state on arriving
+        self.latent = self._array("latent", "float32", (latent_dim,))  # recurrent state on arriving
         self.total = [0] * num_envs  # rows ever written, per env; the next one goes to total % ring
         self.next_age = [0] * num_envs
-        self.owed = np.zeros(
+        self.pending_reward = np.zeros(
             num_envs, np.float32
         )  # reward of the newest step, which the next row arrives with
-        self.owed_latent = np.zeros((num_envs, latent_width), np.float32)
+        self.owed_latent = np.zeros((num_envs, latent_dim), np.float32)
         self.cuts: list[tuple[int, int]] = []  # (env, row) after which an episode was broken off
-        self.progress = 0.0  # share of the run that is over; the DataModule sets it before sampling
-        self.drawer = recipe.windows.build(self)
+        self.progress = 0.0  # fraction of the run that is over; the DataModule sets it before sampling
+        self.window_sampler = recipe.windows.build(self)
 
     def _array(self, name: str, dtype: str, shape: tuple[int, ...] = ()) -> Tensor:
         whole = (self.num_envs, self.ring, *shape)
@@ -120,11 +139,11 @@ class SequenceBuffer:
             for n in range(self.num_envs):
                 ends = {t: last for t, env, last in part.ends if env == n}
                 self._add_env(n, part, ends, None if kept is None else kept[:, n])
-        self.drawer.written(before)
+        self.window_sampler.on_rows_written(before)
 
     def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray], latents: np.ndarray | None) -> None:
         count = len(steps.obs)
-        after, place, lasts = spread(count, list(ends))
+        after, place, lasts = rows_with_episode_ends(count, list(ends))
         total = count + len(after)
         slots = (self.total[n] + np.arange(total)) % self.ring
         at, last = slots[place], slots[lasts]
@@ -134,8 +153,8 @@ class SequenceBuffer:
         for t, slot in zip(after, last, strict=True):
             array["obs"][slot] = ends[int(t)]
         array["action"][at], array["action"][last] = steps.action[:, n], 0
-        array["reward"][slots], self.owed[n] = self._arrived(
-            steps.reward[:, n], self.owed[n], place, first, total
+        array["reward"][slots], self.pending_reward[n] = self._arrived(
+            steps.reward[:, n], self.pending_reward[n], place, first, total
         )
         for name, flag in (("terminated", steps.terminated), ("truncated", steps.truncated)):
             array[name][slots] = False
@@ -145,8 +164,8 @@ class SequenceBuffer:
         array["is_first"][slots] = starts
         array["age"][slots] = ages(starts, self.next_age[n])
         self.next_age[n] = int(array["age"][slots[-1]]) + 1
-        if self.latent_width:
-            found = np.zeros((count, self.latent_width), np.float32) if latents is None else latents
+        if self.latent_dim:
+            found = np.zeros((count, self.latent_dim), np.float32) if latents is None else latents
             array["latent"][slots], self.owed_latent[n] = self._arrived(
                 found, self.owed_latent[n], place, first, total
             )
@@ -163,7 +182,7 @@ class SequenceBuffer:
 
     def sample(self, count: int, generator: torch.Generator) -> Sequences:
         """`count` windows as [B, L, ...]; refused where there is none."""
-        index, weight = self.drawer.draw(count, generator)
+        index, weight = self.window_sampler.sample(count, generator)
         return self.gather(index)._replace(weight=weight)
 
     def gather(self, index: Tensor) -> Sequences:
@@ -172,19 +191,19 @@ class SequenceBuffer:
         fields = {name: getattr(self, name)[env, slots] for name in ARRAYS[:-1]}
         for name in ("terminated", "truncated"):
             fields[name] = fields[name].float()
-        latent = self.latent[env[:, 0], slots[:, 0]] if self.latent_width else None
+        latent = self.latent[env[:, 0], slots[:, 0]] if self.latent_dim else None
         return Sequences(**fields, index=index, latent=latent)
 
     def _rows(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        back = torch.arange(self.length - 1, -1, -1)
+        back = torch.arange(self.sequence_length - 1, -1, -1)
         return (index // self.ring)[:, None], ((index % self.ring)[:, None] - back) % self.ring
 
     def valid(self, index: Tensor) -> Tensor:
         """Whether a whole window ends in the row and, where asked for, lies in one episode."""
-        newer, older = live(index, self.total, self.ring)
-        whole = (newer + older < self.ring) & (older >= self.length - 1)
+        newer, older = is_current(index, self.total, self.ring)
+        whole = (newer + older < self.ring) & (older >= self.sequence_length - 1)
         if self.within_episode:
-            whole &= self.age[index // self.ring, index % self.ring] >= self.length - 1
+            whole &= self.age[index // self.ring, index % self.ring] >= self.sequence_length - 1
         return whole
 
     def all_windows(self) -> Tensor:
@@ -195,14 +214,14 @@ class SequenceBuffer:
     @property
     def ready(self) -> bool:
         """Whether there is any window to draw."""
-        if max(self.total) < self.length:
+        if max(self.total) < self.sequence_length:
             return False
         return not self.within_episode or bool(
-            (self.age >= self.length - 1).any() and len(self.all_windows())
+            (self.age >= self.sequence_length - 1).any() and len(self.all_windows())
         )
 
     def set_priorities(self, index: Tensor, priority: Tensor) -> None:
-        self.drawer.set_priorities(index.cpu(), priority.detach().cpu())
+        self.window_sampler.set_priorities(index.cpu(), priority.detach().cpu())
 
     def set_latents(self, index: Tensor, latent: Tensor) -> None:
         """Keeps states [B, L, W] that were found on leaving each row: the following row arrives with them."""
@@ -210,13 +229,13 @@ class SequenceBuffer:
         begins = self.is_first[env, slots[:, 1:]].unsqueeze(-1)
         self.latent[env, slots[:, 1:]] = latent[:, :-1].detach().cpu().float().masked_fill(begins, 0.0)
 
-    def cut(self, env: int) -> None:
+    def end_episode(self, env: int) -> None:
         """The env's episode is broken off after its newest row, if it did not end there: what follows that is lost."""
         newest = self.total[env] - 1
         if newest >= 0 and not self._ended(env, newest % self.ring):
             self.cuts.append((env, newest))
             self._mark_cuts()
-            self.owed[env], self.owed_latent[env] = 0.0, 0.0
+            self.pending_reward[env], self.owed_latent[env] = 0.0, 0.0
 
     def _ended(self, env: int, slot: int) -> bool:
         return bool(self.terminated[env, slot] or self.truncated[env, slot])
@@ -233,11 +252,15 @@ class SequenceBuffer:
         self.cuts = [(env, row) for env, row in self.cuts if row >= self.total[env] - self.ring]
         most = min(max(self.total), self.ring)
         return {
-            "total": list(self.total), "next_age": list(self.next_age), "cuts": list(self.cuts),
-            "owed": torch.from_numpy(self.owed.copy()), "owed_latent": torch.from_numpy(self.owed_latent.copy()),
-            "latent": self.latent[:, :most].clone(), "drawer": self.drawer.state_dict(),
+            "total": list(self.total),
+            "next_age": list(self.next_age),
+            "cuts": list(self.cuts),
+            "pending_reward": torch.from_numpy(self.pending_reward.copy()),
+            "owed_latent": torch.from_numpy(self.owed_latent.copy()),
+            "latent": self.latent[:, :most].clone(),
+            "window_sampler": self.window_sampler.state_dict(),
             "segments": list(store.records),
-        }  # fmt: skip
+        }
 
     def load(self, state: dict[str, Any], store: SegmentStore) -> None:
         self.total, self.next_age = list(state["total"]), list(state["next_age"])
@@ -245,9 +268,12 @@ class SequenceBuffer:
         load_rings(store, self._tensors(), self.total, self.ring)
         self.cuts = [(env, row) for env, row in state["cuts"]]
         self._mark_cuts()
-        self.owed, self.owed_latent = state["owed"].numpy().copy(), state["owed_latent"].numpy().copy()
+        self.pending_reward, self.owed_latent = (
+            state["pending_reward"].numpy().copy(),
+            state["owed_latent"].numpy().copy(),
+        )
         self.latent[:, : state["latent"].shape[1]] = state["latent"]
-        self.drawer.load_state_dict(state["drawer"])
+        self.window_sampler.load_state_dict(state["window_sampler"])
 
     def _tensors(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in ARRAYS}

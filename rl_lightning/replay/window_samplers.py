@@ -21,15 +21,15 @@ TRIES = 8  # rounds of drawing again what falls across an episode's end, before 
 class Windows:
     """Base of the recipes that a YAML names under `windows:`."""
 
-    def build(self, buffer: SequenceBuffer) -> Drawer:
+    def build(self, buffer: SequenceBuffer) -> WindowSampler:
         raise TypeError(f"{type(self).__name__} must define build(buffer)")
 
 
 class UniformWindows(Windows):
     """Every window has the same probability."""
 
-    def build(self, buffer: SequenceBuffer) -> Drawer:
-        return Drawer(buffer)
+    def build(self, buffer: SequenceBuffer) -> WindowSampler:
+        return WindowSampler(buffer)
 
 
 class RecentWindows(Windows):
@@ -37,27 +37,27 @@ class RecentWindows(Windows):
 
     Args:
         half_life: Rows after which a window is drawn half as often.
-        share: Share of the windows that is drawn so; the others are uniform.
+        recent_fraction: Fraction of the windows that is drawn so; the others are uniform.
     """
 
-    def __init__(self, half_life: int = 10_000, share: float = 0.5) -> None:
-        if half_life < 1 or not 0.0 <= share <= 1.0:
+    def __init__(self, half_life: int = 10_000, recent_fraction: float = 0.5) -> None:
+        if half_life < 1 or not 0.0 <= recent_fraction <= 1.0:
             raise ConfigError(
-                f"RecentWindows: half_life is {half_life} (at least 1), share {share} (between 0 and 1)"
+                f"RecentWindows: half_life is {half_life} (at least 1), share {recent_fraction} (between 0 and 1)"
             )
-        self.half_life, self.share = half_life, share
+        self.half_life, self.recent_fraction = half_life, recent_fraction
 
-    def build(self, buffer: SequenceBuffer) -> Drawer:
-        return RecentDrawer(buffer, self.half_life, self.share)
+    def build(self, buffer: SequenceBuffer) -> WindowSampler:
+        return RecentWindowSampler(buffer, self.half_life, self.recent_fraction)
 
 
 class EpisodeWindows(Windows):
     """First an episode, each as likely as another, then a window in it, as PlaNet and Dreamer v1 draw them."""
 
-    def build(self, buffer: SequenceBuffer) -> Drawer:
+    def build(self, buffer: SequenceBuffer) -> WindowSampler:
         if not buffer.within_episode:
             raise ConfigError("EpisodeWindows draws within episodes; set data.buffer.within_episode to true")
-        return EpisodeDrawer(buffer)
+        return EpisodeWindowSampler(buffer)
 
 
 class PrioritizedWindows(Windows):
@@ -72,17 +72,17 @@ class PrioritizedWindows(Windows):
     def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6) -> None:
         self.alpha, self.beta, self.eps = alpha, beta, eps
 
-    def build(self, buffer: SequenceBuffer) -> Drawer:
-        return PrioritizedDrawer(buffer, self.alpha, self.beta, self.eps)
+    def build(self, buffer: SequenceBuffer) -> WindowSampler:
+        return PrioritizedWindowSampler(buffer, self.alpha, self.beta, self.eps)
 
 
-class Drawer:
+class WindowSampler:
     """Draws the last rows of windows, uniformly."""
 
     def __init__(self, buffer: SequenceBuffer) -> None:
         self.buffer = buffer
 
-    def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Windows by their last rows, and the weight of each."""
         index = self._candidates(count, generator)
         for _ in range(TRIES if self.buffer.within_episode else 0):
@@ -99,14 +99,14 @@ class Drawer:
         found = self.buffer.all_windows()
         if not len(found):
             raise DataError(
-                f"no episode in the buffer has {self.buffer.length} rows. Use a smaller data.length"
+                f"no episode in the buffer has {self.buffer.sequence_length} rows. Use a smaller data.sequence_length"
             )
         return found[torch.randint(len(found), (count,), generator=generator)]
 
     def _counts(self) -> Tensor:
         """Windows of each env, those across episodes counted too."""
         buffer = self.buffer
-        return (torch.tensor(buffer.total).clamp(max=buffer.ring) - buffer.length + 1).clamp(min=0)
+        return (torch.tensor(buffer.total).clamp(max=buffer.ring) - buffer.sequence_length + 1).clamp(min=0)
 
     def _candidates(self, count: int, generator: torch.Generator) -> Tensor:
         counts = self._counts()
@@ -120,7 +120,7 @@ class Drawer:
         buffer = self.buffer
         return env * buffer.ring + (torch.tensor(buffer.total)[env] - 1 - back) % buffer.ring
 
-    def written(self, before: list[int]) -> None:
+    def on_rows_written(self, before: list[int]) -> None:
         """Told when rows were added; `before` counts what each env had."""
 
     def set_priorities(self, index: Tensor, priority: Tensor) -> None:
@@ -133,12 +133,12 @@ class Drawer:
         """Nothing is remembered."""
 
 
-class RecentDrawer(Drawer):
-    """Exponentially fewer old windows, in a share of all draws."""
+class RecentWindowSampler(WindowSampler):
+    """Exponentially fewer old windows, in a fraction of all draws."""
 
-    def __init__(self, buffer: SequenceBuffer, half_life: int, share: float) -> None:
+    def __init__(self, buffer: SequenceBuffer, half_life: int, recent_fraction: float) -> None:
         super().__init__(buffer)
-        self.rate, self.share = math.log(2.0) / half_life, share
+        self.rate, self.recent_fraction = math.log(2.0) / half_life, recent_fraction
 
     def _candidates(self, count: int, generator: torch.Generator) -> Tensor:
         uniform = super()._candidates(count, generator)
@@ -148,16 +148,16 @@ class RecentDrawer(Drawer):
         whole = -torch.expm1(-self.rate * counts[env].double())
         back = (-torch.log1p(-mass * whole) / self.rate).long()
         recent = self._back(env, torch.minimum(back, counts[env] - 1))
-        return torch.where(torch.rand(count, generator=generator) < self.share, recent, uniform)
+        return torch.where(torch.rand(count, generator=generator) < self.recent_fraction, recent, uniform)
 
 
-class EpisodeDrawer(Drawer):
+class EpisodeWindowSampler(WindowSampler):
     """Every episode that has a window is as likely as another, however long it is."""
 
-    def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         found = self.buffer.all_windows()
         if not len(found):
-            return super().draw(count, generator)  # which says so
+            return super().sample(count, generator)  # which says so
         env, slot = found // self.buffer.ring, found % self.buffer.ring
         row = (slot - torch.tensor(self.buffer.total)[env]) % self.buffer.ring  # in order of time
         first = (
@@ -172,7 +172,7 @@ class EpisodeDrawer(Drawer):
         )
 
 
-class PrioritizedDrawer(Drawer):
+class PrioritizedWindowSampler(WindowSampler):
     """A sum tree over last rows. New windows get the largest priority seen."""
 
     def __init__(self, buffer: SequenceBuffer, alpha: float, beta: float, eps: float) -> None:
@@ -181,7 +181,7 @@ class PrioritizedDrawer(Drawer):
         self.tree = SumTree(buffer.num_envs * buffer.ring)
         self.largest = 1.0
 
-    def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         strata = (torch.rand(count, generator=generator, dtype=torch.float64) + torch.arange(count)) / count
         index = torch.from_numpy(self.tree.find(strata.numpy() * self.tree.total))
         share = torch.from_numpy(self.tree.sums[index.numpy() + self.tree.leaves] / self.tree.total)
@@ -189,13 +189,13 @@ class PrioritizedDrawer(Drawer):
         weight = (share * len(self.buffer)).pow(-beta)
         return index, (weight / weight.max()).float()
 
-    def written(self, before: list[int]) -> None:
+    def on_rows_written(self, before: list[int]) -> None:
         """New rows end windows; what was overwritten began some that are gone."""
         buffer = self.buffer
         for env, (old, new) in enumerate(zip(before, buffer.total, strict=True)):
             rows = np.arange(max(old, new - buffer.ring), new)
             broken = np.arange(
-                new, new + buffer.length - 1
+                new, new + buffer.sequence_length - 1
             )  # ends of windows that begin before the oldest row
             for changed, worth in ((rows, self.largest**self.alpha), (broken, 0.0)):
                 index = torch.from_numpy(np.unique(changed % buffer.ring) + env * buffer.ring)

@@ -67,7 +67,7 @@ class Block:
 
     def _make(self) -> Any:
         """Collecting and sampling are done in full precision, whatever the rule is computed in."""
-        stop_request.poll()
+        stop_request.raise_if_stopped()
         if not torch.is_autocast_enabled("cpu" if self.device is None else self.device.type):
             return next(self.batches, _END)
         with torch.autocast("cpu" if self.device is None else self.device.type, enabled=False):
@@ -90,7 +90,7 @@ def move(batch: Any, device: torch.device) -> Any:
     return batch
 
 
-def pick(stacked: Any, u: int) -> Any:
+def select_update(stacked: Any, u: int) -> Any:
     """Batch u of a gather: the same NamedTuple, without the first axis."""
     return type(stacked)(*(None if field is None else field[u] for field in stacked))
 

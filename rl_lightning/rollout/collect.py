@@ -12,11 +12,11 @@ from rl_lightning import stop_request
 from rl_lightning.types import Carry, EnvSpec, EpisodeStats, Steps
 
 
-class Act(Protocol):
+class ActFn(Protocol):
     """How an agent chooses: greedily if `explore` is None, else drawing from the generator."""
 
     def __call__(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]: ...
 
 
@@ -44,7 +44,7 @@ class Collector:
         self.is_first = np.ones(self.num_envs, bool)
         self.mask: np.ndarray | None = infos["action_mask"].copy() if self.spec.action_mask else None
 
-    def collect(self, act: Act, steps: int, explore: torch.Generator | None) -> Steps:
+    def collect(self, act: ActFn, steps: int, generator: torch.Generator | None) -> Steps:
         """`steps` steps of every env. The recurrent state of an env is zeroed where an episode begins."""
         n, spec, step_envs = self.num_envs, self.spec, self.envs.step
         obs = np.empty((steps, n, *spec.obs_shape), spec.obs_dtype)
@@ -60,13 +60,13 @@ class Collector:
         legal = None if mask is None else torch.from_numpy(mask).unbind()
         with torch.no_grad():
             for t in range(steps):
-                stop_request.poll()
+                stop_request.raise_if_stopped()
                 obs[t] = current
                 if mask is not None:
                     mask[t] = self.mask
                 if carry and first is not None:
-                    carry = zero_rows(carry, first)
-                chosen, carry = act(seen[t], carry, explore, None if legal is None else legal[t])
+                    carry = reset_carry_rows(carry, first)
+                chosen, carry = act(seen[t], carry, generator, None if legal is None else legal[t])
                 action[t] = to_array(chosen)
                 current, reward[t], terminated[t], truncated[t], infos = step_envs(action[t])
                 first = None
@@ -131,7 +131,7 @@ def to_array(action: Tensor) -> np.ndarray:
     return action.numpy() if action.device.type == "cpu" else action.cpu().numpy()
 
 
-def zero_rows(carry: Carry, rows: np.ndarray) -> Carry:
+def reset_carry_rows(carry: Carry, rows: np.ndarray) -> Carry:
     """The carry with the given rows set to zero, as at the start of an episode."""
     keep = torch.from_numpy(~rows)
     return tuple(c * keep.to(c.device, c.dtype).reshape(-1, *[1] * (c.dim() - 1)) for c in carry)

@@ -12,7 +12,7 @@ from rl_lightning.types import Steps
 Rows = dict[str, np.ndarray]  # obs, action, reward, terminated, truncated, is_first; one row per observation
 
 
-class EpisodeCutter:
+class EpisodeSplitter:
     """Keeps what every env has played of its current episode, and hands it out when the episode ends.
 
     Args:

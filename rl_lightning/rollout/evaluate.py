@@ -11,7 +11,7 @@ import torch
 
 from rl_lightning import stop_request
 from rl_lightning.functional.score_statistics import iqm
-from rl_lightning.rollout.collect import Act, episode_stats, to_array, zero_rows
+from rl_lightning.rollout.collect import ActFn, episode_stats, reset_carry_rows, to_array
 from rl_lightning.types import Carry, EpisodeStats
 
 LEAST_CUT = 10_000  # env steps that an episode always may take
@@ -57,12 +57,12 @@ class StepCap:
 
 
 def evaluate(
-    act: Act,
+    act: ActFn,
     initial_carry: Callable[[int], Carry],
     envs: Any,
     episodes: int,
     seed: int,
-    explore: torch.Generator | None = None,
+    generator: torch.Generator | None = None,
     cap: StepCap | None = None,
 ) -> list[EpisodeStats]:
     """Plays `episodes` episodes on a vector of envs that was reset with `seed`.
@@ -77,13 +77,13 @@ def evaluate(
     carry = initial_carry(num)
     with torch.no_grad():
         while any(len(done) < want for done, want in zip(played, quota, strict=True)):
-            stop_request.poll()
+            stop_request.raise_if_stopped()
             mask = torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
-            action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
+            action, carry = act(torch.from_numpy(obs.copy()), carry, generator, mask)
             obs, _, terminated, truncated, infos = envs.step(to_array(action))
             ended = terminated | truncated
             if ended.any():
-                carry = zero_rows(carry, ended)
+                carry = reset_carry_rows(carry, ended)
                 for n in np.flatnonzero(ended):
                     if len(played[n]) < quota[n]:
                         first = seed + int(n) if not played[n] else None  # later ones go on from there

@@ -11,13 +11,13 @@ from rl_lightning.envs.termination import Termination
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.models.dynamics.ensemble_dynamics import ModelStep
-from rl_lightning.rollout.collect import Act
+from rl_lightning.rollout.collect import ActFn
 from rl_lightning.types import Carry
 
 PIECE = 4096  # rows that act together on a CPU: their hidden layers stay in its caches
 
 
-class World(Protocol):
+class DynamicsModel(Protocol):
     """What is imagined in, e.g. an EnsembleDynamics."""
 
     def step(
@@ -25,7 +25,7 @@ class World(Protocol):
     ) -> ModelStep: ...
 
 
-class Penalizes(Protocol):
+class PenaltyFn(Protocol):
     """What makes a reward smaller where the model is not to be trusted, e.g. a Penalty."""
 
     @property
@@ -34,7 +34,7 @@ class Penalizes(Protocol):
     def __call__(self, obs: Tensor, action: Tensor, step: ModelStep) -> tuple[Tensor, Tensor]: ...
 
 
-class Imagined(NamedTuple):
+class ImaginedTransitions(NamedTuple):
     """M imagined rows in order of time: first all first steps, then the second steps of those that live on."""
 
     obs: Tensor  # [M, O]
@@ -54,13 +54,13 @@ class Imagined(NamedTuple):
         rows = len(self.reward)
         share = 1.0 / max(rows, 1)
         return {
-            "imagine/rows": float(rows),
+            "imagine/transitions": float(rows),
             "imagine/length": rows / max(self.starts, 1),
             "imagine/reward": float(self.raw_reward.sum()) * share,
             "imagine/penalty": float(self.penalty.sum()) * share,
-            "imagine/below": float(self.below.sum()) * share,
-            "imagine/terminated": float(self.terminated.sum()) * share,
-            "imagine/dropped": float(self.dropped),
+            "imagine/ood_fraction": float(self.below.sum()) * share,
+            "imagine/terminated_fraction": float(self.terminated.sum()) * share,
+            "imagine/nonfinite": float(self.dropped),
         }
 
 
@@ -86,25 +86,25 @@ class _Rows:
 
 @torch.no_grad()
 def imagine(
-    dynamics: World,
-    act: Act,
+    dynamics: DynamicsModel,
+    act: ActFn,
     start_obs: Tensor,
     horizon: int,
     termination: Termination,
     generator: torch.Generator,
-    explore: torch.Generator | None = None,
-    penalty: Penalizes | None = None,
+    policy_generator: torch.Generator | None = None,
+    penalty: PenaltyFn | None = None,
     coefficient: float = 0.0,
-    outside_value: float | None = None,
-) -> Imagined:
+    ood_terminal_value: float | None = None,
+) -> ImaginedTransitions:
     """Rollouts of at most `horizon` steps from each start [B, O].
 
-    Actions are drawn from `explore` (greedy if None), all else from `generator`. Penalties draw nothing, and with a
-    coefficient of 0 rewards are the model's own: such a rollout is that without a penalty, bit for bit. A penalty that
-    needs the members' spread is not asked then, since asking takes another way through the model.
+    Actions are drawn from `policy_generator` (greedy if None), all else from `generator`. Penalties draw nothing,
+    and with a coefficient of 0 rewards are the model's own: such a rollout is that without a penalty, bit for bit. A
+    penalty that needs the members' spread is not asked then, since asking takes another way through the model.
 
-    With an `outside_value` a step that the penalty calls outside is the last of its rollout: its row is terminal, and
-    its reward includes that value for all that would have followed.
+    With an `ood_terminal_value` a step that the penalty calls outside is the last of its rollout: its row is
+    terminal, and its reward includes that value for all that would have followed.
     """
     starts = len(start_obs)
     if horizon < 1 or starts == 0:
@@ -115,13 +115,13 @@ def imagine(
     obs, start = start_obs, torch.arange(starts, device=start_obs.device)
     rows, dropped = None, 0
     for _ in range(horizon):
-        action = _actions(act, obs, explore)
+        action = _actions(act, obs, policy_generator)
         step = dynamics.step(obs, action, generator, spread)
         weight, below = _penalties(penalty, obs, action, step)
         reward = step.reward if coefficient == 0.0 else step.reward - coefficient * weight
         ended = termination(step.next_obs)
-        if outside_value is not None and coefficient != 0.0:
-            reward, ended = torch.where(below, reward + outside_value, reward), ended | below
+        if ood_terminal_value is not None and coefficient != 0.0:
+            reward, ended = torch.where(below, reward + ood_terminal_value, reward), ended | below
         fields: Fields = (
             obs,
             action,
@@ -149,33 +149,33 @@ def imagine(
             break
     assert rows is not None
     filled: list[Any] = [*rows.filled(), starts, dropped]
-    return Imagined(*filled)
+    return ImaginedTransitions(*filled)
 
 
-def unsteady(act: Act, noise: float) -> Act:
+def with_random_noise_scale(act: ActFn, noise: float) -> ActFn:
     """The same actor with a hand that shakes: each row by a spread of its own between 0 and `noise`."""
 
     def shaken(
-        obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        action, carry = act(obs, carry, explore)
-        if explore is None:
+        action, carry = act(obs, carry, generator)
+        if generator is None:
             return action, carry
-        share = torch.rand(len(action), 1, generator=explore, device=explore.device).to(action)
-        drawn = standard_noise(action.shape, explore, action)
+        share = torch.rand(len(action), 1, generator=generator, device=generator.device).to(action)
+        drawn = standard_noise(action.shape, generator, action)
         return torch.addcmul(action, noise * share, drawn).clamp(-1.0, 1.0), carry
 
     return shaken
 
 
-def _actions(act: Act, obs: Tensor, explore: torch.Generator | None) -> Tensor:
+def _actions(act: ActFn, obs: Tensor, generator: torch.Generator | None) -> Tensor:
     if obs.device.type != "cpu":
-        return act(obs, (), explore)[0]
-    return torch.cat([act(part, (), explore)[0] for part in obs.split(PIECE)])
+        return act(obs, (), generator)[0]
+    return torch.cat([act(part, (), generator)[0] for part in obs.split(PIECE)])
 
 
 def _penalties(
-    penalty: Penalizes | None, obs: Tensor, action: Tensor, step: ModelStep
+    penalty: PenaltyFn | None, obs: Tensor, action: Tensor, step: ModelStep
 ) -> tuple[Tensor, Tensor]:
     if penalty is None:
         return torch.zeros_like(step.reward), torch.zeros_like(step.reward, dtype=torch.bool)

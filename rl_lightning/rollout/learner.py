@@ -7,8 +7,8 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from rl_lightning.clock.run_clock import RunSchedule
-from rl_lightning.rollout.collect import Act
+from rl_lightning.clock.run_clock import RunClock
+from rl_lightning.rollout.collect import ActFn
 from rl_lightning.types import Carry, FrameWindow, Transitions
 
 
@@ -17,14 +17,14 @@ class Learner(Protocol):
 
     gamma: float
     n_step: int
-    members: int  # parts that may each be given rows of their own; 0: all learn from the same
+    ensemble_size: int  # parts that may each be given rows of their own; 0: all learn from the same
     evaluated_on: Literal["episodes", "rows"]
     looks_by_passes: bool
     models_next_obs: bool
 
     @property
     def device(self) -> torch.device: ...
-    def player(self, role: str = "agent") -> Act: ...
+    def player(self, role: str = "agent") -> ActFn: ...
     def initial_carry(self, count: int) -> Carry: ...
     def attach(self, source: Any) -> None: ...
 
@@ -32,7 +32,7 @@ class Learner(Protocol):
 class DataSource(Protocol):
     """What every module may ask of its data, in `setup` and when it is evaluated."""
 
-    schedule: RunSchedule
+    clock: RunClock
     seed: int
 
 
@@ -40,7 +40,7 @@ class RowSource(DataSource, Protocol):
     """Recorded transitions, some of them held out."""
 
     def train_rows(self) -> Transitions: ...
-    def holdout_rows(self) -> Transitions: ...
+    def val_rows(self) -> Transitions: ...
 
 
 class FrameSource(DataSource, Protocol):
@@ -48,7 +48,7 @@ class FrameSource(DataSource, Protocol):
 
     def reward_counts(self) -> Tensor: ...
     def color_counts(self, colors: int) -> Tensor: ...
-    def holdout_windows(
+    def val_windows(
         self, count: int, length: int, past: int = 0, strict: bool = True
     ) -> FrameWindow | None: ...
-    def holdout_rewards(self, count: int, past: int = 0) -> FrameWindow: ...
+    def val_reward_steps(self, count: int, past: int = 0) -> FrameWindow: ...

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from rl_lightning.models.rssm.open_loop import Foresight
+from rl_lightning.models.rssm.open_loop import OpenLoopRollout
 from rl_lightning.rollout.video import write_video
 
 MOST_LINES = 6  # dimensions of an observation that a picture shows
 MOST_WINDOWS = 4  # that a video shows
 
 
-def picture(found: Foresight, path: Path, window: int = 0) -> Path:
+def open_loop_figure(found: OpenLoopRollout, path: Path, window: int = 0) -> Path:
     """True, reconstructed and dreamed trajectory of one window."""
     import matplotlib
 
@@ -54,7 +54,7 @@ def picture(found: Foresight, path: Path, window: int = 0) -> Path:
     return path
 
 
-def video_frames(found: Foresight, windows: int = MOST_WINDOWS) -> list[np.ndarray]:
+def video_frames(found: OpenLoopRollout, windows: int = MOST_WINDOWS) -> list[np.ndarray]:
     """Frames [H, W, 3]: windows side by side; true, reconstructed, dreamed, and how the dream differs."""
     frames = []
     for t in range(found.true.shape[1]):
@@ -74,7 +74,7 @@ def _rgb(image: Tensor) -> np.ndarray:
     return np.repeat(array, 3, 2) if array.shape[2] == 1 else array[..., -3:]
 
 
-def inside_episodes(found: Foresight) -> Foresight:
+def inside_episodes(found: OpenLoopRollout) -> OpenLoopRollout:
     """Windows whose episode lasts longest come first, and all are cut where the longest ends.
 
     What a dream shows when another episode has begun says nothing: nobody can foresee how that one begins.
@@ -91,10 +91,10 @@ def inside_episodes(found: Foresight) -> Foresight:
     )  # fmt: skip
 
 
-def show(found: Foresight, folder: Path) -> list[Path]:
+def save_open_loop_images(found: OpenLoopRollout, folder: Path) -> list[Path]:
     """Writes the picture, and of pixels the video; returns what was written."""
     found = inside_episodes(found)
-    written = [picture(found, folder / "dream.png")]
+    written = [open_loop_figure(found, folder / "dream.png")]
     if found.true.dim() == 5:
         written.append(write_video(video_frames(found), folder / "videos" / "open-loop.mp4", fps=5))
     return written

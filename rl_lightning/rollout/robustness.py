@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.wrappers.env_noise import Noise
+from rl_lightning.envs.wrappers.env_noise import EnvNoise
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.score_statistics import bootstrap_interval, mean
 
@@ -18,7 +18,7 @@ KINDS = {"observations": (False, True), "actions": (True, False), "both": (True,
 RATES = (0.1, 1.0)
 SCALES = (0.01, 0.05, 0.1, 0.3)
 MOST_ENVS = 16
-TAIL = 0.1  # share of the worst episodes that the CVaR averages
+TAIL = 0.1  # fraction of the worst episodes that the CVaR averages
 
 
 class NoiseRow(NamedTuple):
@@ -27,7 +27,7 @@ class NoiseRow(NamedTuple):
     kind: str  # what is disturbed; "none" for the clean row
     rate: float
     scale: float
-    relative: bool  # the scale is a share of each observation's spread in the data
+    relative: bool  # the scale is a fraction of each observation's spread in the data
     episodes: int
     mean: float
     cvar: float  # mean of the worst tenth of the episodes
@@ -62,7 +62,7 @@ def robustness(
         actions, observations = KINDS[kind]
         relative = stds is not None and observations
         std = [float(value) for value in stds] if stds is not None and relative else None
-        noise = Noise(actions, observations, rate, scale, relative, std)
+        noise = EnvNoise(actions, observations, rate, scale, relative, std)
         rows.append(_row(module, env_config, noise, kind, episodes, seed, max_steps))
     return rows
 
@@ -76,7 +76,7 @@ def _cells(
 def _row(
     module: Any,
     config: EnvConfig,
-    noise: Noise | None,
+    noise: EnvNoise | None,
     kind: str,
     episodes: int,
     seed: int,
@@ -89,7 +89,9 @@ def _row(
         envs.close()
     returns = [episode.episode_return for episode in played]
     low, high = bootstrap_interval(returns, statistic=mean)
-    rate, scale, relative = (noise.rate, noise.scale, noise.relative) if noise else (0.0, 0.0, False)
+    rate, scale, relative = (
+        (noise.noise_prob, noise.noise_std, noise.relative) if noise else (0.0, 0.0, False)
+    )
     length = mean([episode.length for episode in played])
     return NoiseRow(kind, rate, scale, relative, len(played), mean(returns), cvar(returns), low, high, length)
 
@@ -117,7 +119,7 @@ def noise_table(rows: Sequence[NoiseRow]) -> str:
 
 
 def _cells_of(row: NoiseRow, clean: float | None) -> tuple[str, ...]:
-    # A share of a return that is not positive says nothing.
+    # A fraction of a return that is not positive says nothing.
     share = f"{100.0 * row.mean / clean:.0f} %" if clean is not None and clean > 0.0 else "-"
     noisy = row.kind != "none"
     return (

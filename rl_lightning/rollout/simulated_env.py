@@ -19,7 +19,7 @@ from rl_lightning.types import EnvSpec
 ZOOM = 4  # of rendered frames
 
 
-class Starts(NamedTuple):
+class StartStates(NamedTuple):
     """Where imagined episodes begin, rows first; see FrameWindow for the past."""
 
     stack: Tensor
@@ -28,11 +28,11 @@ class Starts(NamedTuple):
     past_valid: Tensor
 
 
-class StartSource(Protocol):
+class StartSampler(Protocol):
     """Gives places to begin at."""
 
-    def draw(self, count: int, generator: torch.Generator) -> Starts: ...
-    def first(self) -> Starts: ...
+    def draw(self, count: int, generator: torch.Generator) -> StartStates: ...
+    def first(self) -> StartStates: ...
 
 
 class Simulator(Protocol):
@@ -41,11 +41,11 @@ class Simulator(Protocol):
     colors: int
     frame_shape: tuple[int, int, int]
 
-    def foretell(
+    def predict_step(
         self, stack: Tensor, action: Tensor, state: Any, head: Any, generator: torch.Generator | None
     ) -> Any: ...
     def push(self, stack: Tensor, frame: Tensor) -> Tensor: ...
-    def recall(self, stacks: Tensor, actions: Tensor, valid: Tensor) -> Any: ...
+    def warm_up_state(self, stacks: Tensor, actions: Tensor, valid: Tensor) -> Any: ...
     def state_value(self, stack: Tensor, state: Any = None) -> Tensor: ...
 
 
@@ -53,8 +53,8 @@ class SimulatedEnvs(Envs):
     """N agents in one learned world, under the contract of every vector env here.
 
     An episode is cut after `horizon` steps. What it was still worth is counted once: by the learner's own critic, who
-    sees the true last observation, or (`bootstrap` world) by the world's value of that observation, discounted and paid
-    with the last reward, and the episode ends for good.
+    sees the true last observation, or (`truncation_value` world) by the world's value of that observation,
+    discounted and paid with the last reward, and the episode ends for good.
 
     Args:
         world: What comes next.
@@ -63,10 +63,12 @@ class SimulatedEnvs(Envs):
         spec: Of the real env.
         num_envs: Agents.
         horizon: Steps of an episode.
-        flip_first: The last agent always begins at the newest collection's first frames, which random places miss.
-        bootstrap: critic or world.
+        pin_last_env_to_start: The last agent always begins at the newest collection's first frames, which random
+            places miss.
+        truncation_value: critic or world.
         gamma: Discount of the world's value.
-        half: Compute the world in bfloat16; what it foretells are classes, so that little hangs on the last digits.
+        sim_dtype: Compute the world in bfloat16; what it foretells are classes, so that little hangs on the last
+            digits.
         device: Where the world lives.
     """
 
@@ -74,21 +76,26 @@ class SimulatedEnvs(Envs):
         self,
         world: Simulator,
         head: Any,
-        starts: StartSource,
+        starts: StartSampler,
         spec: EnvSpec,
         num_envs: int,
         horizon: int,
-        flip_first: bool = True,
-        bootstrap: str = "critic",
+        pin_last_env_to_start: bool = True,
+        truncation_value: str = "critic",
         gamma: float = 0.99,
-        half: bool = False,
+        sim_dtype: str = "float32",
         device: torch.device | str = "cpu",
     ) -> None:
-        if bootstrap not in ("critic", "world"):
-            raise ConfigError(f"data.bootstrap is '{bootstrap}'; choose critic or world")
+        if truncation_value not in ("critic", "world_model"):
+            raise ConfigError(f"data.truncation_value is '{truncation_value}'; choose critic or world")
         self.world, self.head, self.starts = world, head, starts
-        self.num_envs, self.horizon, self.flip_first = num_envs, horizon, flip_first
-        self.bootstrap, self.gamma, self.half, self.device = bootstrap, gamma, half, torch.device(device)
+        self.num_envs, self.horizon, self.pin_last_env_to_start = num_envs, horizon, pin_last_env_to_start
+        self.truncation_value, self.gamma, self.sim_dtype, self.device = (
+            truncation_value,
+            gamma,
+            sim_dtype,
+            torch.device(device),
+        )
         self.metadata = {
             "autoreset_mode": AutoresetMode.SAME_STEP,
             "render_modes": ["rgb_array"],
@@ -121,13 +128,15 @@ class SimulatedEnvs(Envs):
         """New episodes for some agents; those of the others are left alone."""
         places = np.flatnonzero(rows)
         drawn = self.starts.draw(len(places), self.draw)
-        if self.flip_first and rows[-1]:
-            drawn = Starts(*(torch.cat([a[:-1], b]) for a, b in zip(drawn, self.starts.first(), strict=True)))
-        given = Starts(*(part.to(self.device) for part in drawn))
+        if self.pin_last_env_to_start and rows[-1]:
+            drawn = StartStates(
+                *(torch.cat([a[:-1], b]) for a, b in zip(drawn, self.starts.first(), strict=True))
+            )
+        given = StartStates(*(part.to(self.device) for part in drawn))
         index = torch.from_numpy(places).to(self.device)
         self._stack[index] = given.stack
         with self._precision():
-            state = self.world.recall(given.past_stack, given.past_action, given.past_valid)
+            state = self.world.warm_up_state(given.past_stack, given.past_action, given.past_valid)
         if state is not None:
             if self._state is None:
                 self._state = state.new_zeros(self.num_envs, *state.shape[1:])
@@ -138,7 +147,7 @@ class SimulatedEnvs(Envs):
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
         given = torch.as_tensor(np.asarray(actions), dtype=torch.int64).to(self.device)
         with self._precision():
-            told = self.world.foretell(self._stack, given, self._state, self.head, self.noise)
+            told = self.world.predict_step(self._stack, given, self._state, self.head, self.noise)
         self._stack, self._state = self.world.push(self._stack, told.frame), told.state
         rewards = told.reward.float().cpu().numpy().astype(np.float32)
         terminated = told.terminated.cpu().numpy().copy()
@@ -146,7 +155,7 @@ class SimulatedEnvs(Envs):
         self._returns += rewards
         self.steps += 1
         truncated = (self._age >= self.horizon) & ~terminated
-        if self.bootstrap == "world" and truncated.any():
+        if self.truncation_value == "world_model" and truncated.any():
             with self._precision():
                 value = self.world.state_value(self._stack, self._state).float().cpu().numpy()
             rewards = np.where(truncated, rewards + self.gamma * value, rewards).astype(np.float32)
@@ -166,7 +175,7 @@ class SimulatedEnvs(Envs):
         """Nothing to cut: an imagined episode has its horizon."""
 
     def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.half)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.sim_dtype == "bfloat16")
 
     def _seen(self) -> Array:
         found: Array = self._stack.cpu().numpy()

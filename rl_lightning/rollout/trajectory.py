@@ -9,16 +9,16 @@ import numpy as np
 import torch
 
 from rl_lightning import stop_request
-from rl_lightning.rollout.collect import Act, to_array
+from rl_lightning.rollout.collect import ActFn, to_array
 from rl_lightning.types import Carry
 
 
 def trajectory(
-    act: Act,
+    act: ActFn,
     initial_carry: Callable[[int], Carry],
     envs: Any,
     seed: int,
-    explore: torch.Generator | None = None,
+    generator: torch.Generator | None = None,
 ) -> dict[str, np.ndarray]:
     """Plays one episode in a vector of one env; actions are in the scale that the policy acts in.
 
@@ -30,9 +30,9 @@ def trajectory(
     carry, ended = initial_carry(1), False
     with torch.no_grad():
         while not ended:
-            stop_request.poll()
+            stop_request.raise_if_stopped()
             mask = torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
-            action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
+            action, carry = act(torch.from_numpy(obs.copy()), carry, generator, mask)
             played = to_array(action)
             seen = obs[0].copy()
             obs, reward, terminated, truncated, infos = envs.step(played)

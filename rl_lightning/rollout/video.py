@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_lightning.rollout.collect import to_array, zero_rows
+from rl_lightning.rollout.collect import reset_carry_rows, to_array
 
 
 def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tuple[list[np.ndarray], int]:
     """Frames [H, W, 3] of one episode of a vector of one env that renders, and its frames per second."""
     frames: list[np.ndarray] = []
-    act, look = agent.player(), agent.onlooker()
+    act, look = agent.player(), agent.video_overlay()
 
-    def film(obs: torch.Tensor, carry: Any, explore: Any, mask: Any = None) -> Any:
+    def film(obs: torch.Tensor, carry: Any, generator: Any, mask: Any = None) -> Any:
         if len(frames) < max_steps:
             real = np.asarray(env.render()[0], np.uint8)
-            frames.append(real if look is None else beside([real, *look(obs)]))
-        return act(obs, carry, explore, mask)
+            frames.append(real if look is None else side_by_side([real, *look(obs)]))
+        return act(obs, carry, generator, mask)
 
     training = agent.training
     agent.eval()
@@ -32,7 +32,7 @@ def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tu
     return frames, int(env.metadata.get("render_fps") or 30)
 
 
-def beside(pictures: list[np.ndarray], gap: int = 4) -> np.ndarray:
+def side_by_side(pictures: list[np.ndarray], gap: int = 4) -> np.ndarray:
     """Pictures of any size side by side, each as high as the first."""
     height = pictures[0].shape[0]
     strip = np.full((height, gap, 3), 255, np.uint8)
@@ -44,15 +44,15 @@ def beside(pictures: list[np.ndarray], gap: int = 4) -> np.ndarray:
     return np.concatenate(parts[:-1], 1)
 
 
-def _one_episode(act: Any, carry: Any, env: Any, explore: Any, seed: int, max_steps: int) -> None:
+def _one_episode(act: Any, carry: Any, env: Any, generator: Any, seed: int, max_steps: int) -> None:
     obs, infos = env.reset(seed=seed)
     for _ in range(max_steps):
         mask = torch.from_numpy(infos["action_mask"].copy()) if env.env_spec.action_mask else None
-        action, carry = act(torch.from_numpy(obs.copy()), carry, explore, mask)
+        action, carry = act(torch.from_numpy(obs.copy()), carry, generator, mask)
         obs, _, terminated, truncated, infos = env.step(to_array(action))
         if terminated[0] or truncated[0]:
             return
-        carry = zero_rows(carry, terminated | truncated)
+        carry = reset_carry_rows(carry, terminated | truncated)
 
 
 def write_video(frames: list[np.ndarray], path: Path, fps: int) -> Path:

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from rl_lightning.evolution.dream_rollout import DreamState, dream_step
-from rl_lightning.evolution.fitness import Players
+from rl_lightning.evolution.fitness import Population
 
 SEED = 0
 
 
-class DreamOnlooker:
+class DreamOverlay:
     """Told of the frames of one episode, it draws two pictures for each: the frame through the auto-encoder, and the
     dream that began with the first frame. A dream that is over goes dark.
 
@@ -22,9 +22,9 @@ class DreamOnlooker:
         temperature: Of the dream.
     """
 
-    def __init__(self, players: Players, device: torch.device, temperature: float = 1.0) -> None:
+    def __init__(self, players: Population, device: torch.device, temperature: float = 1.0) -> None:
         self.players, self.device, self.temperature = players, device, temperature
-        self.luck = torch.Generator().manual_seed(SEED)
+        self.generator = torch.Generator().manual_seed(SEED)
         self.state: DreamState | None = None
         self.over = False
 
@@ -36,7 +36,7 @@ class DreamOnlooker:
             self.state = DreamState(code[None], world.memory.initial_carry(1))
         else:
             self.state, _, ended = dream_step(
-                world, self.players.controller, self.players.numbers, self.state, self.temperature, self.luck,
+                world, self.players.controller, self.players.params, self.state, self.temperature, self.generator,
                 self.players.use_cell, 0.5,
             )  # fmt: skip
             self.over |= bool(ended.any())

@@ -9,9 +9,9 @@ import yaml
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.compose import Config
 from rl_lightning.runs.config.parsing import parse_config
-from rl_lightning.runs.engine.fit import given_name, refuse_used, stem_of, train
+from rl_lightning.runs.engine.fit import check_name_free, given_name, stem_of, train
 from rl_lightning.runs.engine.folder import Ended
-from rl_lightning.runs.engine.init_distributed import launched
+from rl_lightning.runs.engine.init_distributed import is_launched_by_cluster
 from rl_lightning.runs.request import Request
 
 
@@ -28,8 +28,8 @@ def fit_config(config: Config, request: Request, names: list[str]) -> Ended:
 
         return fit_pipeline(config, request, names)
     name = given_name(request, config)
-    if name is not None and "LOCAL_RANK" not in os.environ and not launched():
-        refuse_used(name)
+    if name is not None and "LOCAL_RANK" not in os.environ and not is_launched_by_cluster():
+        check_name_free(name)
     return train(parse_config(config, request), request, name, stem_of(names, config))
 
 

@@ -16,15 +16,15 @@ from rl_lightning.sweep.sweep_keys import CONFIG, check_key
 
 KEYS = (
     "name", "base_config", "grid", "space", "trials", "seeds", "parallel_jobs", "metric", "score", "direction",
-    "stage", "set", "sampler", "pruner", "constraints", "storage", "retries", "launcher",
+    "stage", "overrides", "sampler", "pruner", "constraints", "storage", "retries", "launcher",
 )  # fmt: skip
 ALIASES = {"reward": "eval/return", "return": "eval/return", "loss": "train/loss"}
 SCORES = ("last10", "best", "last")
-SAMPLERS = {"tpe": {"startup_trials", "candidates", "seed"}, "random": {"seed"}}
+SAMPLERS = {"tpe": {"n_startup_trials", "n_ei_candidates", "seed"}, "random": {"seed"}}
 PRUNERS = {
     "none": set[str](),
-    "median": {"startup_trials", "warmup"},
-    "hyperband": {"min_evaluations", "max_evaluations", "reduction"},
+    "median": {"n_startup_trials", "n_warmup_steps"},
+    "hyperband": {"min_resource", "max_resource", "reduction_factor"},
 }
 LONGEST_NAME = 48  # so that the names of its runs are allowed too
 
@@ -81,7 +81,7 @@ class SweepDefinition:
         }
         parts = {
             "base_config": self.base, "grid or space": space, "seeds": self.seeds, "metric": self.metric,
-            "score": self.score, "direction": self.direction, "stage": self.stage, "set": self.fixed,
+            "score": self.score, "direction": self.direction, "stage": self.stage, "overrides": self.fixed,
             "constraints": self.constraints, "grid": self.points is not None,
         }  # fmt: skip
         return {key: digest(value) for key, value in parts.items()}
@@ -110,7 +110,7 @@ def read_definition(entries: dict[str, Any], name: str) -> SweepDefinition:
     base = _texts("base_config", entries.get("base_config", []))
     if not base and CONFIG not in space:
         raise ConfigError("base_config: name the config that the trials start from, e.g. ppo/cartpole")
-    fixed = _mapping("set", entries.get("set"))
+    fixed = _mapping("overrides", entries.get("overrides"))
     given = check_run_name(str(entries.get("name") or name))
     if len(given) > LONGEST_NAME:
         raise ConfigError(f"a sweep's name has at most {LONGEST_NAME} characters; '{given}' has {len(given)}")
@@ -171,7 +171,7 @@ def _seeds(value: Any) -> list[int]:
 
 
 def _chosen(key: str, value: Any, choices: dict[str, set[str]]) -> dict[str, Any]:
-    """`tpe`, or `{name: tpe, startup_trials: 5}`."""
+    """`tpe`, or `{name: tpe, n_startup_trials: 5}`."""
     entry = {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {}
     name = str(entry.get("name"))
     if name not in choices:

@@ -54,7 +54,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Ending:
+class TrialResult:
     """How a trial ended.
 
     Args:
@@ -96,7 +96,7 @@ class TrialJob:
         self.pruned = self.stopped = False
         self._seen = 0.0
 
-    def poll(self) -> Ending | None:
+    def poll(self) -> TrialResult | None:
         """Looks after the training that runs and starts the next; the trial's end once it has come."""
         if self.process is not None:
             code = self.process.poll()
@@ -142,7 +142,7 @@ class TrialJob:
                 self.process.send_signal(signal.SIGTERM)
                 return
 
-    def _ended(self, code: int) -> Ending | None:
+    def _ended(self, code: int) -> TrialResult | None:
         if self.pruned:
             return self._ending("pruned", None)
         if code == 0:
@@ -169,7 +169,7 @@ class TrialJob:
             return f"{errors[-1][7:]} ({ended})" if errors else ended
         return ended
 
-    def _complete(self) -> Ending:
+    def _complete(self) -> TrialResult:
         found = [history(planned.metrics) for planned in self.runs]
         definition = self.definition
         scores = [
@@ -183,13 +183,15 @@ class TrialJob:
         violations = {
             text: max(Expression(text).violation(h) for h in found) for text in definition.constraints
         }
-        return Ending("complete", sum(known) / len(known), {**self._about(), "scores": known}, violations)
+        return TrialResult(
+            "complete", sum(known) / len(known), {**self._about(), "scores": known}, violations
+        )
 
     def _diverged(self) -> bool:
         return any(_status(planned.run) == "diverged" for planned in self.runs)
 
-    def _ending(self, state: str, score: float | None, code: int = 0, **about: Any) -> Ending:
-        return Ending(state, score, {**self._about(), **about}, {}, code)
+    def _ending(self, state: str, score: float | None, code: int = 0, **about: Any) -> TrialResult:
+        return TrialResult(state, score, {**self._about(), **about}, {}, code)
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -224,7 +226,7 @@ class TrialJob:
         fit = ["fit", "--config", str(planned.config), "--name", planned.name, "--group", group, *self.words]
         if not planned.pipeline:
             fit += [f"--tags=[{self.definition.name}]"]
-            if run.generations():
+            if run.checkpoints():
                 return ["resume", planned.name, *self.words]
         if run.folder.exists() and not planned.pipeline:
             clear(run)

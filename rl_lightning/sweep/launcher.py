@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError, RLError
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 from rl_lightning.runs.config import yaml_io
 from rl_lightning.runs.store.names import did_you_mean
 
@@ -84,7 +84,7 @@ def submit(command: list[str], name: str, folder: Path, workers: int, options: d
     try:
         import submitit
     except ImportError:
-        raise ConfigError(f"--launcher submitit needs it: {pip_line('sweep')}") from None
+        raise ConfigError(f"--launcher submitit needs it: {pip_command('sweep')}") from None
     options = {"timeout_min": 24 * 60, **options}
     cluster = options.pop("cluster", None)
     if cluster is not None and cluster not in CLUSTERS:

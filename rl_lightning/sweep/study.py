@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError, DataError
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 from rl_lightning.io.lock import locked
 from rl_lightning.redaction import scrub
 from rl_lightning.sweep.definition import SweepDefinition
@@ -30,7 +30,7 @@ def optuna_module() -> Any:
     try:
         import optuna
     except ImportError:
-        raise ConfigError(f"rl sweep needs Optuna: {pip_line('sweep')}") from None
+        raise ConfigError(f"rl sweep needs Optuna: {pip_command('sweep')}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", module="optuna")
     return optuna
@@ -142,7 +142,7 @@ class TrialLedger:
                 raise
             except Exception as error:  # every driver has errors of its own
                 if isinstance(error, ImportError):
-                    driver = f"the database needs a driver: {error}. {pip_line('sweep')}"
+                    driver = f"the database needs a driver: {error}. {pip_command('sweep')}"
                     raise ConfigError(driver) from None
                 if attempt == 3 or type(error).__name__ == "ArgumentError":
                     first = (str(error).splitlines() or [type(error).__name__])[0][:200]
@@ -182,22 +182,22 @@ class TrialLedger:
         if self.definition.points is not None or options["name"] == "random":
             return self.optuna.samplers.RandomSampler(seed=seed)
         return self.optuna.samplers.TPESampler(
-            n_startup_trials=int(options.get("startup_trials", 10)),
-            n_ei_candidates=int(options.get("candidates", 24)), seed=seed, constant_liar=True,
+            n_startup_trials=int(options.get("n_startup_trials", 10)),
+            n_ei_candidates=int(options.get("n_ei_candidates", 24)), seed=seed, constant_liar=True,
         )  # fmt: skip
 
     def _pruner(self) -> Any:
         pruners, options = self.optuna.pruners, self.definition.pruner
         if options["name"] == "median":
             return pruners.MedianPruner(
-                n_startup_trials=int(options.get("startup_trials", 5)),
-                n_warmup_steps=int(options.get("warmup", 0)),
+                n_startup_trials=int(options.get("n_startup_trials", 5)),
+                n_warmup_steps=int(options.get("n_warmup_steps", 0)),
             )
         if options["name"] == "hyperband":
             return pruners.HyperbandPruner(
-                min_resource=max(1, int(options.get("min_evaluations", 1))),
-                max_resource=int(options["max_evaluations"]) if "max_evaluations" in options else "auto",
-                reduction_factor=max(2, int(options.get("reduction", 3))),
+                min_resource=max(1, int(options.get("min_resource", 1))),
+                max_resource=int(options["max_resource"]) if "max_resource" in options else "auto",
+                reduction_factor=max(2, int(options.get("reduction_factor", 3))),
             )
         return pruners.NopPruner()
 

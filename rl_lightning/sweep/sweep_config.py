@@ -135,13 +135,13 @@ def check_config(config: Config, request: Request) -> None:
     if "stages" not in config:
         parse_config(config, request)
         return
-    from rl_lightning.runs.pipeline.fit_pipeline import refuse_names
+    from rl_lightning.runs.pipeline.fit_pipeline import check_stage_config
     from rl_lightning.runs.pipeline.plan import make_plan, set_key
 
-    for job in make_plan(config, refuse_names):
+    for job in make_plan(config, check_stage_config):
         stage = copy.deepcopy(job.config)
-        for dotted, source in job.takes.items():
-            set_key(stage, dotted, f"product of {source}")
+        for dotted, source in job.inputs.items():
+            set_key(stage, dotted, f"artifact of {source}")
         parse_config(stage, request)
 
 
@@ -164,8 +164,8 @@ def _pipeline(config: Config, values: dict[str, Any]) -> Config:
             raise ConfigError(f"'{key}': there is no stage '{words[1]}'; there are {', '.join(stages)}")
         for stage in chosen:
             place = ".".join(full_key(stage.get("config") or {}, dotted))
-            own = dict(stage.get("set") or {})
+            own = dict(stage.get("overrides") or {})
             if dotted == "threads" and (stage.get("config") or {}).get("threads") is not None:
                 continue
-            stage["set"] = {**own, place: value}
+            stage["overrides"] = {**own, place: value}
     return config

@@ -10,7 +10,7 @@ from typing import Any
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.sweep.definition import SweepDefinition
-from rl_lightning.sweep.jobs import RL, Ending, PlannedRun, TrialJob, busy
+from rl_lightning.sweep.jobs import RL, PlannedRun, TrialJob, TrialResult, busy
 from rl_lightning.sweep.outcome import best_row, shown_params
 from rl_lightning.sweep.study import BEAT, SweepTrial, TrialLedger
 
@@ -123,7 +123,7 @@ class SweepWorker:
             TrialJob(trial, runs, self.definition, self.folder / "logs", self.words, self.program)
         )
 
-    def _finish(self, job: TrialJob, ending: Ending) -> None:
+    def _finish(self, job: TrialJob, ending: TrialResult) -> None:
         told = self.ledger.finish(job.trial, ending.state, ending.score, ending.about, ending.violations)
         if not told:
             self.say(f"trial {job.trial.slot}: was taken over by another worker meanwhile")

@@ -6,7 +6,7 @@ from typing import Any, Protocol, cast
 
 from lightning.pytorch import Trainer
 
-from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.errors import ConfigError
 from rl_lightning.types import EnvSpec
 
@@ -14,14 +14,14 @@ from rl_lightning.types import EnvSpec
 class FitData(Protocol):
     """What callbacks ask of a DataModule of ours."""
 
-    schedule: RunSchedule
+    clock: RunClock
     seed: int
     spec: EnvSpec
     longest: int
     exact: bool  # everything that a resumed fit needs was restored, or it began anew
 
     def collect_metrics(self) -> dict[str, float]: ...
-    def examine(self, module: Any) -> dict[str, Any]: ...
+    def diagnostics(self, module: Any) -> dict[str, Any]: ...
     def eval_envs(self, episodes: int) -> Any: ...
     def render_env(self) -> Any: ...
     def save(self, store: Any) -> dict[str, Any]: ...
@@ -30,12 +30,12 @@ class FitData(Protocol):
 
 def data_of(trainer: Trainer) -> FitData:
     data = getattr(trainer, "datamodule", None)
-    if data is None or not hasattr(data, "schedule"):
+    if data is None or not hasattr(data, "clock"):
         raise ConfigError(
             "modules of rl_lightning learn from its DataModules: trainer.fit(model, datamodule=OnPolicyData(...))"
         )
     return cast(FitData, data)
 
 
-def clock_of(trainer: Trainer) -> RunSchedule:
-    return data_of(trainer).schedule
+def clock_of(trainer: Trainer) -> RunClock:
+    return data_of(trainer).clock

@@ -14,7 +14,9 @@ PRECISIONS = ("32-true", "32", "bf16-mixed", "bf16")
 # Lightning's callbacks that cannot work with optimizers that a module moves itself, and what does the same here.
 REFUSED = {
     "StochasticWeightAveraging": "it swaps weights inside automatic optimization; average checkpoints instead",
-    "GradientAccumulationScheduler": "gradients are gathered by rl_lightning.callbacks.Guard(accumulate=N)",
+    "GradientAccumulationScheduler": (
+        "gradients are gathered by rl_lightning.callbacks.NonFiniteGuard(accumulate_grad_batches=N)"
+    ),
     "BatchSizeFinder": "batches come from a replay, not a loader; set batch_size of the DataModule",
     "LearningRateFinder": "it needs automatic optimization; try learning rates with rl sweep",
 }
@@ -31,7 +33,7 @@ def check_trainer(trainer: Trainer) -> None:
         count = trainer.accumulate_grad_batches
         raise ConfigError(
             f"Trainer(accumulate_grad_batches={count}): gradients are gathered by a callback; list "
-            f"rl_lightning.callbacks.Guard(accumulate={count})"
+            f"rl_lightning.callbacks.NonFiniteGuard(accumulate_grad_batches={count})"
         )
     if getattr(trainer, "overfit_batches", 0):
         raise ConfigError(

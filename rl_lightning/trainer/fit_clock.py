@@ -32,27 +32,27 @@ class FitClock(Callback):
         if trainer.ckpt_path is not None and not data.exact:
             rank_zero_warn(
                 f"{trainer.ckpt_path} holds weights, optimizers and clocks but no replay and no envs: the fit goes on "
-                f"at env_step {data.schedule.env_step}, update {data.schedule.update}, but not exact. List "
+                f"at env_step {data.clock.env_step}, update {data.clock.update}, but not exact. List "
                 "rl_lightning.callbacks.RunCheckpoint in the Trainer's callbacks for checkpoints that resume exactly"
             )
-        if data.schedule.finished and data.schedule.evaluated_at == data.schedule.now:
+        if data.clock.is_finished and data.clock.evaluated_at == data.clock.now:
             trainer.should_stop = (
                 True  # else its last weights are still to be evaluated: after an empty block
             )
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         clock = clock_of(trainer)
-        if clock.run.max_time is not None:  # the same on all ranks
+        if clock.run.max_hours is not None:  # the same on all ranks
             clock.seconds = distributed.from_rank_zero(time.monotonic() - self._began)
-        if clock.finished or clock.late:
+        if clock.is_finished or clock.time_exceeded:
             trainer.should_stop = True
 
     def on_validation_end(self, trainer: Trainer, pl_module: Any) -> None:
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         clock = clock_of(trainer)
-        clock.converged = clock.converged or pl_module.finished
-        if clock.finished:
+        clock.converged = clock.converged or pl_module.should_stop
+        if clock.is_finished:
             trainer.should_stop = True
         if is_last_block(trainer):
             clock.end_epoch()

@@ -11,7 +11,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 
 from rl_lightning import distributed
-from rl_lightning.clock.run_clock import RunSchedule, crossed
+from rl_lightning.clock.run_clock import RunClock, crossed_multiple
 from rl_lightning.trainer.access import clock_of, data_of
 
 EMISSIONS = 200  # per run, unless an interval is given
@@ -44,15 +44,17 @@ def over_ranks(metrics: dict[str, float]) -> dict[str, float]:
     return {key: sum(several) / len(several) for key, several in values.items()}
 
 
-def offline_interval(clock: RunSchedule) -> int:
+def offline_interval(clock: RunClock) -> int:
     """Updates between two rows where no env steps: a part of the phase, or so that pretraining is seen."""
     length = None if clock.phases is None else clock.phases.phase.updates
     return max(1, length // EMISSIONS) if length else OFFLINE_EVERY
 
 
-def usual_interval(clock: RunSchedule) -> int:
+def usual_interval(clock: RunClock) -> int:
     """A two-hundredth of the budget, or a tenth of the way between two evaluations."""
-    budget = clock.run.env_steps if clock.clock == "env_step" else clock.run.updates or clock.limits.updates
+    budget = (
+        clock.run.env_steps if clock.clock_name == "env_step" else clock.run.updates or clock.limits.updates
+    )
     if budget is None and clock.run.eval_every and (clock.limits.updates or clock.limits.epochs):
         return max(1, clock.run.eval_every // PER_EVALUATION)
     return max(1, (budget or 200_000) // EMISSIONS)
@@ -101,10 +103,10 @@ class MetricsLogger(Callback):
         if not self._counting:
             self._counting, self._time = True, time.monotonic()
             self._env_step, self._update = clock.env_step, clock.update
-        still = now == self.seen and clock.clock == "env_step"
-        due = crossed(self.seen, now, self.every)
+        still = now == self.seen and clock.clock_name == "env_step"
+        due = crossed_multiple(self.seen, now, self.every)
         if still:
-            due = crossed(self.seen_update, clock.update, self.given or offline_interval(clock))
+            due = crossed_multiple(self.seen_update, clock.update, self.given or offline_interval(clock))
         self.seen, self.seen_update = now, clock.update
         if due:
             self.emit_now(trainer, pl_module)
@@ -112,8 +114,8 @@ class MetricsLogger(Callback):
     def emit_now(self, trainer: Trainer, module: Any) -> None:
         """A row of all that was measured since the last one."""
         data = data_of(trainer)
-        metrics = over_ranks(data.collect_metrics() | module.drain_metrics())
-        metrics |= self._rates(data.schedule.env_step, data.schedule.update)
+        metrics = over_ranks(data.collect_metrics() | module.pop_metrics())
+        metrics |= self._rates(data.clock.env_step, data.clock.update)
         self.latest |= metrics
         emit(trainer, metrics)
         bar = {name: metrics[name] for name in ("collect/return", "train/loss") if name in metrics}

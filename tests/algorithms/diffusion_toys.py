@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
-from rl_lightning.functional.diffusion_solvers import run
+from rl_lightning.functional.diffusion_solvers import solve
 from rl_lightning.types import EnvSpec, Transitions
 
 SPEC = EnvSpec("bandit", (1,), action_shape=(2,))
@@ -33,17 +33,17 @@ def train(model: Any, data: Transitions, updates: int, batch: int = 256) -> Any:
     return model.eval()
 
 
-def product(model: BehaviorDiffusion, folder: Path) -> str:
+def artifact(model: BehaviorDiffusion, folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     save_file(model.state_dict(), folder / "weights.safetensors")
-    provides = {name: part._asdict() for name, part in model.provides().items()}
-    (folder / "product.json").write_text(json.dumps({"provides": provides}))
+    provides = {name: part._asdict() for name, part in model.exports().items()}
+    (folder / "artifact.json").write_text(json.dumps({"exports": provides}))
     return str(folder)
 
 
 def draw(model: DiceGuidance, count: int, scale: float, seed: int = 0) -> torch.Tensor:
     """Guided samples of one observation, as `act` draws them."""
-    model.guidance_scale, model.candidates = scale, count
+    model.guidance_scale, model.num_samples = scale, count
     model.setup("test")
     with torch.inference_mode():
         return model.draw_candidates(torch.zeros(1, 1), torch.Generator().manual_seed(seed))[0]
@@ -54,15 +54,15 @@ class ExactNormal(torch.nn.Module):
 
     def __init__(self, schedule: Any) -> None:
         super().__init__()
-        self.schedule = schedule
+        self.noise_schedule = schedule
         self.init_args = {"obs_dim": 1, "action_dim": 2}
 
     def sample(self, obs, count, moves, generator, clip=None, lean=None):  # type: ignore[no-untyped-def]
         def eps(x: torch.Tensor, time: float) -> torch.Tensor:
-            return x * float(self.schedule.alpha_sigma(torch.tensor(time, dtype=torch.float64))[1])
+            return x * float(self.noise_schedule.alpha_sigma(torch.tensor(time, dtype=torch.float64))[1])
 
         start = torch.randn(len(obs), count, 2, generator=generator)
-        return run(lean(eps), start, moves, clip)
+        return solve(lean(eps), start, moves, clip)
 
 
 def given_behavior(model: DiceGuidance, behavior: Any) -> DiceGuidance:

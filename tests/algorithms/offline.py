@@ -47,7 +47,7 @@ def provided(model: Any) -> Any:
     """The policy that a later stage would load, by the words of `provides` alone."""
     import importlib
 
-    part = model.provides()["policy"]
+    part = model.exports()["policy"]
     module, _, name = part.class_path.rpartition(".")
     net = getattr(importlib.import_module(module), name)(**part.init_args)
     weights = {

@@ -9,7 +9,7 @@ from contracts.harness import differing, weights
 
 from rl_lightning.algorithms.offline.bc import BC
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.policies import ObsScale
+from rl_lightning.models.policies import ObsNormalizer
 from rl_lightning.types import EnvSpec
 
 DISCRETE = EnvSpec("e", (3,), action_kind="discrete", action_sizes=(4,))
@@ -99,11 +99,11 @@ def test_the_normaliser_is_fitted_once_saved_and_not_trained():
     assert not differing(before, weights(model)), "a checkpoint's statistics are kept"
     copy = reloaded(model, BC(SPEC, [8]))
     assert torch.equal(copy.act(batch.obs, (), None)[0], model.act(batch.obs, (), None)[0])
-    assert isinstance(copy.policy.norm, ObsScale) and copy.policy.norm.fitted
+    assert isinstance(copy.policy.norm, ObsNormalizer) and copy.policy.norm.fitted
 
 
 def test_a_constant_feature_does_not_explode():
-    norm = ObsScale(3)
+    norm = ObsNormalizer(3)
     norm.fit(torch.ones(10, 3))
     assert torch.isfinite(norm(torch.ones(1, 3) + 1e-3)).all() and norm(torch.ones(1, 3)).abs().max() == 0
 

@@ -37,7 +37,7 @@ def test_the_model_of_actions_learns_where_they_are():
         optimizer.zero_grad()
         (error + 0.5 * kl).backward()
         optimizer.step()
-    drawn = model.policy.likely(batch.obs)
+    drawn = model.policy.sample_candidates(batch.obs)
     assert (drawn - batch.action).abs().mean() < 0.25 < (drawn - batch.action.flip(0)).abs().mean()
 
 
@@ -50,11 +50,11 @@ def test_the_perturbation_has_a_short_reach_and_keeps_the_bounds():
 
 
 def test_the_target_takes_the_best_candidate_between_the_critics(monkeypatch):
-    model = small(target_candidates=3, low_share=0.75)
+    model = small(num_target_samples=3, lmbda=0.75)
     terminated = torch.tensor([0.0, 1.0] * 8)
     batch = rows(terminated=terminated)
     first = torch.arange(48.0)
-    monkeypatch.setattr(model.q_slow, "forward", lambda obs, action: torch.stack((first, first + 4.0)))
+    monkeypatch.setattr(model.q_target, "forward", lambda obs, action: torch.stack((first, first + 4.0)))
     best = torch.arange(16.0) * 3 + 2 + 0.25 * 4.0  # the last of each three, a quarter of the way up
     torch.testing.assert_close(model._target(batch), 1 + 0.9 * (1 - terminated) * best)
 
@@ -66,7 +66,7 @@ def test_terminated_rows_are_worth_their_reward():
 
 
 def test_acting_takes_the_first_critics_favourite_and_is_a_function_of_the_observation(monkeypatch):
-    model = small(candidates=20)
+    model = small(num_samples=20)
     obs = rows().obs
     action, _ = model.act(obs, (), None)
     assert torch.equal(action, model.act(obs, (), None)[0])
@@ -103,7 +103,7 @@ def test_reload_and_what_it_provides_act_alike():
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(ConfigError, match="candidates"):
-        BCQ(SPEC, candidates=0)
-    with pytest.raises(ConfigError, match="low_share"):
-        BCQ(SPEC, low_share=1.5)
+    with pytest.raises(ConfigError, match="num_samples"):
+        BCQ(SPEC, num_samples=0)
+    with pytest.raises(ConfigError, match="lmbda"):
+        BCQ(SPEC, lmbda=1.5)

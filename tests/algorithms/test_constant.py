@@ -7,14 +7,14 @@ from contracts.cases import BY_NAME
 from contracts.harness import fit
 
 from rl_lightning.clock.run_clock import RunConfig
-from rl_lightning.functional.advantage_estimators import GAE, Discounted, NStep
+from rl_lightning.functional.advantage_estimators import GAE, DiscountedReturn, NStepReturn
 from rl_lightning.nn import MLP, RNN
 
 GAMMA, VALUE = 0.9, 10.0
 DISCRETE, CONTINUOUS = env("rl/Constant-v0"), env("rl/Constant-v0", continuous=True)
 TINY = MLP([16])
 FAST = {"gamma": GAMMA, "lr": 0.01, "network": TINY}
-online = {"batch_size": 64, "learning_starts": 64, "update_ratio": 1.0, "num_envs": 4, "train_every": 16}
+online = {"batch_size": 64, "learning_starts": 64, "utd_ratio": 1.0, "num_envs": 4, "train_every": 16}
 
 
 def trained(case: Case, env_steps: int):
@@ -23,11 +23,18 @@ def trained(case: Case, env_steps: int):
 
 @pytest.mark.parametrize(
     ("returns", "network"),
-    [(GAE(0.8), TINY), (NStep(3), TINY), (Discounted(), TINY), (GAE(0.9), RNN(hidden=8))],
+    [(GAE(0.8), TINY), (NStepReturn(3), TINY), (DiscountedReturn(), TINY), (GAE(0.9), RNN(hidden_dim=8))],
     ids=["gae", "n-step", "discounted", "recurrent"],
 )
 def test_ppo(returns, network):
-    model = {**FAST, "network": network, "returns": returns, "epochs": 8, "max_grad_norm": 10.0, "lr": 0.02}
+    model = {
+        **FAST,
+        "network": network,
+        "advantage": returns,
+        "n_epochs": 8,
+        "max_grad_norm": 10.0,
+        "lr": 0.02,
+    }
     done = trained(BY_NAME["ppo-discrete"].but({"env": DISCRETE}, {**model, "minibatch_size": 128}), 3000)
     obs = torch.ones(1, 1)
     if not done.model.recurrent:
@@ -50,7 +57,7 @@ def test_dqn(n_step):
 @pytest.mark.parametrize("case", ["sac", "sac-discrete"])
 def test_sac(case):
     """Without the entropy bonus, which is no reward."""
-    model = {**FAST, "alpha": 1e-6, "target_rate": 0.2}
+    model = {**FAST, "alpha": 1e-6, "tau": 0.2}
     data = {"env": CONTINUOUS if case == "sac" else DISCRETE, **online}
     done = trained(BY_NAME[case].but(data, model), 700)
     obs = torch.ones(5, 1)
@@ -66,7 +73,7 @@ def test_sac(case):
 def test_an_end_has_no_value_after_it():
     """The lake's goal and hole end an episode; their own values must not count."""
     lake = BY_NAME["dqn"].but(
-        {"update_ratio": 1.0}, {"gamma": 0.5, "target_every": 5, "network": TINY, "lr": 0.01}
+        {"utd_ratio": 1.0}, {"gamma": 0.5, "target_every": 5, "network": TINY, "lr": 0.01}
     )
     q = trained(lake, 500).model.q(torch.eye(4))
     # S: right leads to F, worth 1 a step later; F: down is the goal; into the hole is worth nothing

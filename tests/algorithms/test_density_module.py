@@ -15,7 +15,7 @@ from rl_lightning.types import EnvSpec, Transitions
 
 SPEC = EnvSpec("", (3,), action_kind="continuous", action_shape=(2,))
 DISCRETE = EnvSpec("", (3,), action_kind="discrete", action_sizes=(4,))
-SMALL = RealNVP(couplings=4, hidden=[32, 32])
+SMALL = RealNVP(num_couplings=4, hidden_dims=[32, 32])
 
 
 def experience(count: int, seed: int, spec: EnvSpec = SPEC) -> Transitions:
@@ -33,12 +33,12 @@ def experience(count: int, seed: int, spec: EnvSpec = SPEC) -> Transitions:
 
 @pytest.fixture
 def data():
-    return SimpleNamespace(train_rows=lambda: experience(8000, 0), holdout_rows=lambda: experience(4000, 1))
+    return SimpleNamespace(train_rows=lambda: experience(8000, 0), val_rows=lambda: experience(4000, 1))
 
 
 def stage(data, spec: EnvSpec = SPEC, **options) -> Density:
     torch.manual_seed(0)
-    model = Density(spec, **{"density": SMALL, "lr": 3e-3} | options)
+    model = Density(spec, **{"density_model": SMALL, "lr": 3e-3} | options)
     model.data_source = data
     model.on_fit_start()
     return model
@@ -53,8 +53,8 @@ def learn(model: Density, updates: int, seed: int = 0) -> None:
 
 
 def evaluate(model: Density) -> dict[str, float]:
-    metrics = model.assess(model.data_source)
-    model.heed(metrics)
+    metrics = model.validate(model.data_source)
+    model.on_validation(metrics)
     return metrics
 
 
@@ -64,7 +64,7 @@ def test_a_stage_learns_calibrates_and_reports(data):
     learn(model, 250)
     second = evaluate(model)
     assert second["eval/score"] > first + 0.1
-    report = model.report(data)
+    report = model.test_report(data)
     json.dumps(report)
     assert report["eval/score"] == pytest.approx(second["eval/score"], abs=0.2)
     rates = report["false_positive_rate"]
@@ -75,7 +75,7 @@ def test_a_stage_learns_calibrates_and_reports(data):
         aurocs["shuffled_actions"] > 0.85 and aurocs["noise_0.25"] < aurocs["noise_0.5"] < aurocs["noise_1"]
     )
     assert report["outside"]["noise_1"]["below"]["5%"] > 0.5
-    predicted = model.predict_rows(data.holdout_rows())
+    predicted = model.predict_rows(data.val_rows())
     assert predicted["score"].shape == (4000,) and predicted["below"].mean() == pytest.approx(0.01, abs=0.002)
 
 
@@ -87,8 +87,8 @@ def test_an_update_moves_the_learning_copy_alone(data):
     assert moved == {f"model.net.{name}" for name, _ in model.model.net.named_parameters()} & moved
     assert moved and not any(p.requires_grad for p in model.best.parameters())
     before = weights(model)
-    model.assess(data)
-    model.report(data)
+    model.validate(data)
+    model.test_report(data)
     assert not differing(before, weights(model))
 
 
@@ -112,14 +112,14 @@ def test_patience_and_the_rate_count_evaluations_without_a_better_score(data):
     (optimizer,) = model.raw_optimizers()
     rates = []
     for score in [1.0, 2.0, 1.5, 1.6, 2.5, 2.0, float("nan"), 2.5, 2.4]:
-        assert not model.finished
-        model.heed({"eval/score": score})
+        assert not model.should_stop
+        model.on_validation({"eval/score": score})
         rates.append(optimizer.param_groups[0]["lr"] / 3e-3)
     assert rates == pytest.approx([1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125])
-    assert model.finished
+    assert model.should_stop
     again = stage(data, patience=4, lr_patience=2)
     again.load_state_dict(model.state_dict())
-    assert again.finished and again.best_score == 2.5
+    assert again.should_stop and again.best_score == 2.5
 
 
 def test_statistics_are_taken_once(data):
@@ -133,45 +133,45 @@ def test_statistics_are_taken_once(data):
 
 
 def test_kernels_need_no_updates(data):
-    model = stage(data, density=KDE(rows=2000))
+    model = stage(data, density_model=KDE(max_rows=2000))
     assert model.configure_optimizers() is None and model.update(experience(4, 0)) == {}
-    assert not model.finished
+    assert not model.should_stop
     evaluate(model)
-    assert model.finished and model.best.calibrated
-    report = model.report(data)
+    assert model.should_stop and model.best.calibrated
+    report = model.test_report(data)
     assert report["false_positive_rate"]["5%"] == pytest.approx(0.05, abs=0.02)
     assert report["outside"]["noise_1"]["auroc"] > 0.9
 
 
-@pytest.mark.parametrize("recipe", [SMALL, KDE(rows=500)])
+@pytest.mark.parametrize("recipe", [SMALL, KDE(max_rows=500)])
 def test_what_it_provides_is_its_best_copy(recipe, data):
-    model = stage(data, density=recipe, input="obs_act_next_obs")
+    model = stage(data, density_model=recipe, density_of="obs_action_next_obs")
     learn(model, 3)
     evaluate(model)
-    offer = model.provides()["density"]
+    offer = model.exports()["density"]
     arguments = json.loads(json.dumps(offer.init_args))
     assert offer.class_path == "rl_lightning.models.density.calibrated.CalibratedDensity"
     made = CalibratedDensity(**arguments)
     state = model.state_dict()
     own = {k.removeprefix(offer.prefix): v for k, v in state.items() if k.startswith(offer.prefix)}
     made.load_state_dict(own)
-    x = model.inputs(data.holdout_rows())
+    x = model.inputs(data.val_rows())
     assert torch.equal(made.score(x), model.best.score(x))
     penalty = TanhPenalty("x", percentile=5.0)
     penalty.use(made)
-    rows = data.holdout_rows()
+    rows = data.val_rows()
     step = SimpleNamespace(next_obs=rows.next_obs, reward=rows.reward, spread=None)
     assert penalty(rows.obs, rows.action, step)[1].double().mean() == pytest.approx(0.05, abs=0.001)
 
 
 def test_discrete_actions(data):
     data = SimpleNamespace(
-        train_rows=lambda: experience(500, 0, DISCRETE), holdout_rows=lambda: experience(500, 1, DISCRETE)
+        train_rows=lambda: experience(500, 0, DISCRETE), val_rows=lambda: experience(500, 1, DISCRETE)
     )
     model = stage(data, DISCRETE)
     learn(model, 2)
     evaluate(model)
-    assert model.report(data)["outside"]["noise_1"]["auroc"] > 0.5
+    assert model.test_report(data)["outside"]["noise_1"]["auroc"] > 0.5
 
 
 def test_wrong_arguments_are_told():
@@ -181,4 +181,4 @@ def test_wrong_arguments_are_told():
     with pytest.raises(ConfigError, match="at least 1"):
         Density(SPEC, patience=0)
     with pytest.raises(ConfigError, match="choose one of"):
-        Density(SPEC, input="state")
+        Density(SPEC, density_of="state")

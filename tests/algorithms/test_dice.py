@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from algorithms.diffusion_toys import product, rows
-from contracts.families.diffusion import behavior_product
+from algorithms.diffusion_toys import artifact, rows
+from contracts.families.diffusion import behavior_artifact
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
 from rl_lightning.errors import ConfigError
@@ -14,14 +14,19 @@ from rl_lightning.nn.denoisers.row_denoisers import MLPDenoiser
 from rl_lightning.types import EnvSpec, Transitions
 
 SPEC = EnvSpec("two", (3,), action_shape=(2,))
-SMALL = {"critic_hidden": [16], "guide_hidden": [16, 16], "noise_draws": 2, "sampler": DPMSolver(4)}
+SMALL = {
+    "critic_hidden_dims": [16],
+    "guide_hidden_dims": [16, 16],
+    "num_noise_samples": 2,
+    "sampler": DPMSolver(4),
+}
 
 
 @pytest.fixture(scope="module")
 def behavior(tmp_path_factory):
     torch.manual_seed(0)
     model = BehaviorDiffusion(SPEC, MLPDenoiser([16], 8), normalize_obs=False)
-    return product(model, tmp_path_factory.mktemp("behavior"))
+    return artifact(model, tmp_path_factory.mktemp("behavior"))
 
 
 def made(behavior, **arguments):
@@ -48,9 +53,9 @@ def state(model):
 
 def test_updates_come_in_the_papers_order_and_see_what_went_before(behavior):
     """V, then Q on the new V, the ensemble on the same target, the slow copies, and the guide with both new."""
-    model = made(behavior, ensemble=3)
+    model = made(behavior, num_selection_critics=3)
     optimizers = model.raw_optimizers()
-    names = {id(o): name for o, name in zip(optimizers, ("value", "q", "q_more", "guide"), strict=True)}
+    names = {id(o): name for o, name in zip(optimizers, ("value", "q", "selection_q", "guide"), strict=True)}
     seen = []
 
     def noted(optimizer, loss, clip=None):
@@ -67,9 +72,9 @@ def test_updates_come_in_the_papers_order_and_see_what_went_before(behavior):
     model.stepper = noted
     start = state(model)
     model.update(batch())
-    assert [name for name, _, _ in seen] == ["value", "q", "q_more", "guide"]
-    assert [moved for _, moved, _ in seen] == [{"value"}, {"q"}, {"q_more"}, {"guide"}]
-    key = next(name for name in start if name.startswith("q_slow"))
+    assert [name for name, _, _ in seen] == ["value", "q", "selection_q", "guide"]
+    assert [moved for _, moved, _ in seen] == [{"value"}, {"q"}, {"selection_q"}, {"guide"}]
+    key = next(name for name in start if name.startswith("q_target"))
     assert torch.equal(seen[2][2][key], start[key]), "the slow critics wait for the ensemble"
     assert not torch.equal(seen[3][2][key], start[key]), "and have moved before the guide learns"
 
@@ -79,7 +84,7 @@ def test_losses_by_hand(behavior):
     model = made(behavior, alpha=0.3, gamma=0.9)
     rows_ = batch()._replace(discount=torch.full((32,), 0.9))
     with torch.no_grad():
-        q = model.q_slow(rows_.obs, rows_.action).amin(0)
+        q = model.q_target(rows_.obs, rows_.action).amin(0)
         v = model.value(rows_.obs)[:, 0]
         y = (q - v) / 0.3
         dual = torch.where(y >= 0, y**2 / 4 + y, y.exp() - 1).mean() + (v / 0.3).mean()
@@ -88,10 +93,10 @@ def test_losses_by_hand(behavior):
     with torch.no_grad():
         target = rows_.reward + 0.9 * model.value(rows_.next_obs)[:, 0]  # by the new value
         critic = ((target - before[0]) ** 2 + (target - before[1]) ** 2).mean()
-        advantage = (model.q_slow(rows_.obs, rows_.action).amin(0) - model.value(rows_.obs)[:, 0]) / 0.3
+        advantage = (model.q_target(rows_.obs, rows_.action).amin(0) - model.value(rows_.obs)[:, 0]) / 0.3
     assert float(metrics["train/value_loss"]) == pytest.approx(float(dual), rel=1e-5)
     assert float(metrics["train/critic_loss"]) == pytest.approx(float(critic), rel=1e-5)
-    assert float(metrics["train/ratio"]) == pytest.approx(float(ratio_of(advantage).mean()), rel=1e-5)
+    assert float(metrics["train/ratio_mean"]) == pytest.approx(float(ratio_of(advantage).mean()), rel=1e-5)
 
 
 def test_the_behaviour_is_frozen_and_no_part_of_the_checkpoint(behavior):
@@ -106,7 +111,7 @@ def test_the_behaviour_is_frozen_and_no_part_of_the_checkpoint(behavior):
 @pytest.mark.parametrize("precision", ["full", "half"])
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
 def test_acts_in_any_mode_inside_the_bounds(behavior, precision, mode):
-    model = made(behavior, candidates=5, guidance_scale=30.0, precision=precision)
+    model = made(behavior, num_samples=5, guidance_scale=30.0, sampling_dtype=precision)
     with mode():
         obs = torch.randn(4, 3)
         action, _ = model.act(obs, (), torch.Generator().manual_seed(0))
@@ -116,21 +121,23 @@ def test_acts_in_any_mode_inside_the_bounds(behavior, precision, mode):
 
 def test_critics_judge_what_would_be_played(behavior, monkeypatch):
     """Candidates are clipped before they are valued."""
-    model = made(behavior, candidates=6, guidance_scale=50.0)
+    model = made(behavior, num_samples=6, guidance_scale=50.0)
     seen = []
-    judge = DiceGuidance.judge
+    judge = DiceGuidance.candidate_q
     monkeypatch.setattr(
-        DiceGuidance, "judge", lambda self, obs, action: seen.append(action) or judge(self, obs, action)
+        DiceGuidance, "candidate_q", lambda self, obs, action: seen.append(action) or judge(self, obs, action)
     )
     model.act(torch.randn(3, 3), (), torch.Generator().manual_seed(0))
     assert seen[0].shape == (3, 6, 2) and seen[0].abs().max() <= 1.0
 
 
 def test_one_candidate_without_guidance_is_the_behaviour(behavior):
-    model = made(behavior, candidates=1, guidance_scale=0.0)
+    model = made(behavior, num_samples=1, guidance_scale=0.0)
     obs = torch.randn(4, 3)
     action, _ = model.act(obs, (), torch.Generator().manual_seed(3))
-    alone = model.behavior.sample(obs, 1, model.moves, torch.Generator().manual_seed(3))[:, 0].clamp(-1, 1)
+    alone = model.behavior.sample(obs, 1, model.solver_steps, torch.Generator().manual_seed(3))[:, 0].clamp(
+        -1, 1
+    )
     assert torch.equal(action, alone)
 
 
@@ -163,7 +170,7 @@ NASTY = {
 @pytest.mark.parametrize("name", NASTY)
 def test_losses_and_actions_stay_finite(behavior, name):
     arguments, changes = NASTY[name]
-    model = made(behavior, lr=1e-2, candidates=2, max_grad_norm=10.0, **arguments)
+    model = made(behavior, lr=1e-2, num_samples=2, max_grad_norm=10.0, **arguments)
     for _ in range(30):
         metrics = model.update(batch()._replace(**changes))
     assert all(torch.isfinite(value).all() for value in metrics.values()), metrics
@@ -176,9 +183,9 @@ def test_a_guide_far_off_comes_back(behavior):
     model = made(behavior, lr=1e-1, max_grad_norm=1.0)
     with torch.no_grad():
         model.guide.last.bias.fill_(-200.0)
-    first = model.update(batch())["train/guide"]
+    first = model.update(batch())["train/guide_mean"]
     for _ in range(300):
-        last = model.update(batch())["train/guide"]
+        last = model.update(batch())["train/guide_mean"]
     assert first < -150 and last > first + 20
 
 
@@ -186,10 +193,10 @@ def test_a_guide_far_off_comes_back(behavior):
     ("arguments", "word"),
     [
         ({"alpha": 0.0}, "alpha"),
-        ({"candidates": 0}, "candidates"),
-        ({"noise_draws": 0}, "noise_draws"),
+        ({"num_samples": 0}, "num_samples"),
+        ({"num_noise_samples": 0}, "num_noise_samples"),
         ({"guidance_scale": -1.0}, "guidance_scale"),
-        ({"ratio_limit": 0.0}, "ratio_limit"),
+        ({"max_ratio": 0.0}, "max_ratio"),
     ],
 )
 def test_bad_settings_are_refused(arguments, word):
@@ -198,7 +205,7 @@ def test_bad_settings_are_refused(arguments, word):
 
 
 def test_a_behaviour_of_another_task_is_refused(tmp_path):
-    model = DiceGuidance(SPEC, behavior_product(tmp_path / "other"), **SMALL)
+    model = DiceGuidance(SPEC, behavior_artifact(tmp_path / "other"), **SMALL)
     with pytest.raises(ConfigError, match="1 observations and 1 actions; the data have 3 and 2"):
         model.setup("fit")
 
@@ -216,9 +223,16 @@ def test_two_arms(tmp_path):
     action = torch.where(torch.rand(512, 1) < 0.5, -0.5, 0.5).repeat(1, 2)
     data = rows(action, (action[:, 0] > 0).float())
     spec = EnvSpec("bandit", (1,), action_shape=(2,))
-    place = product(BehaviorDiffusion(spec, MLPDenoiser([8], 4), normalize_obs=False), tmp_path / "b")
+    place = artifact(BehaviorDiffusion(spec, MLPDenoiser([8], 4), normalize_obs=False), tmp_path / "b")
     model = DiceGuidance(
-        spec, place, alpha=1.0, critic_hidden=[32], guide_hidden=[8], noise_draws=1, lr=1e-2, target_rate=0.1
+        spec,
+        place,
+        alpha=1.0,
+        critic_hidden_dims=[32],
+        guide_hidden_dims=[8],
+        num_noise_samples=1,
+        lr=1e-2,
+        tau=0.1,
     )
     model.setup("fit")
     for _ in range(400):
@@ -228,4 +242,4 @@ def test_two_arms(tmp_path):
     wanted = share * (1 + (1 - value) / 2) + (1 - share) * torch.tensor(-value).exp()
     assert float(wanted) == pytest.approx(1.0, abs=0.02)
     assert value == pytest.approx(0.37482, abs=0.05)
-    assert float(metrics["train/ratio"]) == pytest.approx(1.0, abs=0.02)
+    assert float(metrics["train/ratio_mean"]) == pytest.approx(1.0, abs=0.02)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from algorithms.diffusion_toys import SPEC, ExactNormal, draw, given_behavior, product, rows, train
+from algorithms.diffusion_toys import SPEC, ExactNormal, artifact, draw, given_behavior, rows, train
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance
 from rl_lightning.functional.dice_losses import ratio_of
@@ -20,7 +20,9 @@ def test_guide_of_a_gaussian(monkeypatch):
     """a ~ N(0, I), w = exp(b a - |b|^2 / 2): g = alpha b a_t - alpha^2 |b|^2 / 2, and guided samples are N(s b, I)."""
     torch.manual_seed(0)
     solver = DPMSolver(30)
-    model = DiceGuidance(SPEC, "none", guide_hidden=[128, 128], noise_draws=1, time_scale=1.0, sampler=solver)
+    model = DiceGuidance(
+        SPEC, "none", guide_hidden_dims=[128, 128], num_noise_samples=1, fourier_scale=1.0, sampler=solver
+    )
     given_behavior(model, ExactNormal(VPSchedule()))
     optimizer = torch.optim.Adam(model.guide.parameters(), 2e-3)
     for update in range(1500):
@@ -74,12 +76,17 @@ def learned(data, folder, alpha, behavior_updates, updates, width=128, power=1.0
     """Behaviour, then critic and guide, on a bandit's rows."""
     net, cosine = denoiser or MLPDenoiser([width] * 3), Cosine(1e-4)
     behavior = BehaviorDiffusion(
-        SPEC, net, time_power=power, normalize_obs=False, lr=1e-3, lr_schedule=cosine
+        SPEC, net, timestep_power=power, normalize_obs=False, lr=1e-3, lr_schedule=cosine
     )
     train(behavior, data, behavior_updates)
-    sizes = {"critic_hidden": [64, 64], "guide_hidden": [128] * 3, "noise_draws": 2, "time_scale": 1.0}
-    place = product(behavior, folder)
-    model = DiceGuidance(SPEC, place, alpha, lr=1e-3, lr_schedule=cosine, target_rate=0.02, **sizes)
+    sizes = {
+        "critic_hidden_dims": [64, 64],
+        "guide_hidden_dims": [128] * 3,
+        "num_noise_samples": 2,
+        "fourier_scale": 1.0,
+    }
+    place = artifact(behavior, folder)
+    model = DiceGuidance(SPEC, place, alpha, lr=1e-3, lr_schedule=cosine, tau=0.02, **sizes)
     model.setup("fit")
     return train(model, data, updates)
 
@@ -101,7 +108,7 @@ def check_bandit(model, data):
     value, masses = best_value()
     with torch.no_grad():
         found = float(model.value(torch.zeros(1, 1)))
-        ratio = ratio_of((model.q_slow(data.obs, data.action).amin(0) - found) / ALPHA)
+        ratio = ratio_of((model.q_target(data.obs, data.action).amin(0) - found) / ALPHA)
     assert found == pytest.approx(value, abs=0.03)
     assert float(ratio.mean()) == pytest.approx(1.0, abs=0.05)
     found = {scale: measured(model, scale) for scale in (0.0, 1.0, 2.0, 4.0)}
@@ -155,7 +162,7 @@ def hopeful_slope(action):
 
 def by_the_estimate(model, count):
     """Samples led by the slope of the hopeful estimate itself."""
-    schedule = model.behavior.schedule
+    schedule = model.behavior.noise_schedule
 
     def lean(eps):
         def leaning(x, t):
@@ -165,7 +172,7 @@ def by_the_estimate(model, count):
         return leaning
 
     draws = torch.Generator().manual_seed(0)
-    return model.behavior.sample(torch.zeros(1, 1), count, model.moves, draws, None, lean)[0].detach()
+    return model.behavior.sample(torch.zeros(1, 1), count, model.solver_steps, draws, None, lean)[0].detach()
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ import torch
 from rl_lightning.algorithms import DiffusionPolicy
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.diffusion_samplers import DDIM, DDPM
-from rl_lightning.functional.noise_schedules import CosineSteps
-from rl_lightning.models.diffusion.chunk_diffusion import MinMax
+from rl_lightning.functional.noise_schedules import CosineBetaSchedule
+from rl_lightning.models.diffusion.chunk_diffusion import MinMaxNormalizer
 from rl_lightning.nn.denoisers.row_denoisers import MLPDenoiser
 from rl_lightning.nn.denoisers.sequence_denoisers import TransformerDenoiser, UNetDenoiser
 from rl_lightning.optim.schedules import Cosine
@@ -21,7 +21,7 @@ NET = MLPDenoiser([64, 64], 16)
 
 def made(**arguments):
     torch.manual_seed(0)
-    settings = {"denoiser": NET, "schedule": CosineSteps(20), "sampler": DDIM(5)}
+    settings = {"denoiser": NET, "noise_schedule": CosineBetaSchedule(20), "sampler": DDIM(5)}
     return DiffusionPolicy(SPEC, **{**settings, **arguments})
 
 
@@ -53,7 +53,7 @@ def test_plans_are_played_out_before_the_next_one_per_env(monkeypatch):
 
 
 def test_the_first_action_played_is_that_of_the_newest_observation(monkeypatch):
-    model = made(obs_steps=3, horizon=8, act_steps=2)
+    model = made(n_obs_steps=3, horizon=8, n_action_steps=2)
     actions = torch.arange(8.0).div(10).reshape(1, 8, 1)
     monkeypatch.setattr(model.average, "sample", lambda seen, *rest: actions.expand(len(seen), 8, 1))
     found = model._plan(torch.zeros(1, 6), torch.Generator())
@@ -82,7 +82,7 @@ def test_overfits_one_trajectory(net, updates):
     for update in range(updates):
         model.clock.progress = update / updates
         model.update(batch)
-    moves = DDPM().moves(CosineSteps(20))
+    moves = DDPM().solver_steps(CosineBetaSchedule(20))
     found = model.average.eval().sample(torch.zeros(16, 2, 2), moves, torch.Generator().manual_seed(0), 1.0)
     assert float((found - wave).detach().square().mean()) < 1e-3
 
@@ -96,7 +96,7 @@ def test_two_ways_stay_two():
         model.clock.progress = update / 600
         model.update(batch)
     found = model.average.sample(
-        torch.zeros(500, 2, 2), model.moves, torch.Generator().manual_seed(0), 1.0
+        torch.zeros(500, 2, 2), model.solver_steps, torch.Generator().manual_seed(0), 1.0
     ).detach()
     means = found.mean((1, 2))
     assert float((means > 0.5).float().mean()) > 0.3 and float((means < -0.5).float().mean()) > 0.3
@@ -104,12 +104,12 @@ def test_two_ways_stay_two():
 
 
 def test_ranges_are_fitted_to_rows_saved_and_undone():
-    norm = MinMax(3)
+    norm = MinMaxNormalizer(3)
     rows = torch.tensor([[0.0, -2.0, 5.0], [10.0, 2.0, 5.0]])
     norm.fit(rows)
     assert norm(rows).tolist() == [[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]]
-    assert torch.equal(norm.back(norm(rows)), rows)
-    other = MinMax(3)
+    assert torch.equal(norm.inverse(norm(rows)), rows)
+    other = MinMaxNormalizer(3)
     other.load_state_dict(norm.state_dict())
     assert torch.equal(other(rows), norm(rows))
 
@@ -135,7 +135,7 @@ def test_the_first_average_is_a_copy():
 
 def test_pictures_go_through_an_encoder():
     spec = EnvSpec("pictures", (3, 24, 24), "uint8", action_shape=(2,))
-    model = DiffusionPolicy(spec, NET, schedule=CosineSteps(5), sampler=DDIM(2))
+    model = DiffusionPolicy(spec, NET, noise_schedule=CosineBetaSchedule(5), sampler=DDIM(2))
     obs = torch.randint(0, 255, (4, 2, 3, 24, 24), dtype=torch.uint8)
     metrics = model.update(ActionWindows(obs, torch.zeros(4, 8, 2)))
     assert torch.isfinite(metrics["train/loss"])
@@ -150,9 +150,9 @@ def test_pictures_go_through_an_encoder():
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ({"horizon": 4, "act_steps": 4}, "horizon"),
+        ({"horizon": 4, "n_action_steps": 4}, "horizon"),
         ({"ema_decay": 1.0}, "ema_decay"),
-        ({"obs_steps": 0}, "obs_steps"),
+        ({"n_obs_steps": 0}, "n_obs_steps"),
     ],
 )
 def test_bad_settings_are_refused(arguments, word):

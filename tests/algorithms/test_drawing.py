@@ -12,7 +12,7 @@ FLOATS = EnvSpec("Pendulum-v1", (3,), "float32", "continuous", (1,), (), (-1.0,)
 
 
 def test_held_actions_last_from_one_to_so_many_steps():
-    policy, draw = RandomPolicy(SPEC, hold=4), torch.Generator().manual_seed(0)
+    policy, draw = RandomPolicy(SPEC, max_action_repeat=4), torch.Generator().manual_seed(0)
     carry, played = policy.initial_carry(200), []
     for _ in range(60):
         action, carry = policy.act(torch.zeros(200, 4), carry, draw)
@@ -27,7 +27,7 @@ def test_held_actions_last_from_one_to_so_many_steps():
 
 
 def test_a_held_action_that_becomes_illegal_is_let_go():
-    policy, draw = RandomPolicy(SPEC, hold=50), torch.Generator().manual_seed(0)
+    policy, draw = RandomPolicy(SPEC, max_action_repeat=50), torch.Generator().manual_seed(0)
     every = torch.ones(100, 5, dtype=torch.bool)
     held, carry = policy.act(torch.zeros(100, 4), policy.initial_carry(100), draw, every)
     mask = every.scatter(1, held[:, None], False)
@@ -37,7 +37,7 @@ def test_a_held_action_that_becomes_illegal_is_let_go():
 
 def share_of_the_likeliest(temperature: float, eval_temperature: float, training: bool) -> float:
     torch.manual_seed(0)
-    policy = PPO(SPEC, temperature=temperature, eval_temperature=eval_temperature).train(training)
+    policy = PPO(SPEC, collect_temperature=temperature, eval_temperature=eval_temperature).train(training)
     with torch.no_grad():
         policy.policy.linear.bias.copy_(torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0]))
         action, _ = policy.act(torch.zeros(4000, 4), (), torch.Generator().manual_seed(1))
@@ -54,11 +54,11 @@ def test_temperatures_of_collecting_and_of_evaluation():
     assert share_of_the_likeliest(0.25, 1.0, training=True) == pytest.approx(chance(0.25), abs=0.03)
 
 
-@pytest.mark.parametrize("given", [{"temperature": 0.0}, {"eval_temperature": -1.0}])
+@pytest.mark.parametrize("given", [{"collect_temperature": 0.0}, {"eval_temperature": -1.0}])
 def test_senseless_temperatures_are_refused(given):
     with pytest.raises(ConfigError, match="must be positive"):
         PPO(SPEC, **given)
     with pytest.raises(ConfigError, match="discrete actions only"):
-        PPO(FLOATS, temperature=0.5)
+        PPO(FLOATS, collect_temperature=0.5)
     with pytest.raises(ConfigError, match="needs discrete actions"):
-        RandomPolicy(FLOATS, hold=2)
+        RandomPolicy(FLOATS, max_action_repeat=2)

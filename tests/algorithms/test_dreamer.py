@@ -14,7 +14,7 @@ from rl_lightning.envs.make import make_envs
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.imagined_returns import StateReturns
 from rl_lightning.models.rssm.heads import ContinueHead
-from rl_lightning.models.rssm.return_norm import PercentileScale
+from rl_lightning.models.rssm.return_norm import PercentileNorm
 from rl_lightning.rollout.collect import Collector
 from rl_lightning.types import EnvSpec, Sequences
 
@@ -41,23 +41,23 @@ def echo(rows: int = 16, steps: int = 10, shift: int = 0) -> Sequences:
 
 def foreseen(module: Dreamer) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(observation, reward, discount) dreamed one step ahead for each of the four actions."""
-    window = module.world.window(echo(1, 3))
-    state = module.world.observe(window).state
+    window = module.world_model.window(echo(1, 3))
+    state = module.world_model.observe(window).state
     start = type(state)(*(part[-1].expand(4, -1) for part in state))
-    here = module.world.rssm.dream(start, torch.eye(4), None)
+    here = module.world_model.rssm.img_step(start, torch.eye(4), None)
     feature = here.feature
     return (
-        module.world.decoder.predict(feature),
-        module.world.reward.value(feature),
-        module.world.live(feature),
+        module.world_model.decoder.predict(feature),
+        module.world_model.reward_head.value(feature),
+        module.world_model.continuation(feature),
     )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_model_learns_what_an_action_does_and_what_it_earns(version):
     """D1, D2, D12: the dreamed step shows the action taken, is paid for it alone, and goes on, cuts or not."""
-    parts = {"continues": ContinueHead([32], weight=5.0, discounted=version > 1)}
-    module = made(version, world=world(version, **parts), lr=5e-3)
+    parts = {"continue_head": ContinueHead([32], loss_coef=5.0, discounted=version > 1)}
+    module = made(version, world_model=world(version, **parts), lr=5e-3)
     for _ in range(220):
         module.update_world_model(echo())
     with torch.no_grad():
@@ -79,18 +79,18 @@ def test_a_shifted_action_cannot_be_learned():
 
 def window_of(module: Dreamer, terminated: float = 0.0):
     batch = echo(3, 5)
-    window = module.world.window(batch._replace(terminated=torch.full((3, 5), terminated)))
-    return window, module.world.observe(window)
+    window = module.world_model.window(batch._replace(terminated=torch.full((3, 5), terminated)))
+    return window, module.world_model.observe(window)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_neither_actor_nor_critic_teaches_the_world(version):
     """D13, also where the actor's gradient goes through the world: nothing stays in it, nor in the critic."""
     module = made(version)
-    for head in (module.critic, module.world.reward, module.actor):
+    for head in (module.critic, module.world_model.reward_head, module.actor):
         head.net.top.weight.data.normal_()  # zero-initialised, they would have no gradient to lead anywhere
     lesson = module._imagine(*window_of(module))
-    world_weights, critic = list(module.world.parameters()), list(module.critic.parameters())
+    world_weights, critic = list(module.world_model.parameters()), list(module.critic.parameters())
     for loss, others in ((lesson.actor_loss, world_weights + critic), (lesson.critic_loss, world_weights)):
         grads = torch.autograd.grad(loss, others, allow_unused=True, retain_graph=True)
         assert all(grad is None for grad in grads)
@@ -116,7 +116,7 @@ def test_replayed_rewards_teach_critic_and_world():
     assert by_critic.abs().sum() > 0
     module.critic.net.top.weight.data.normal_()  # zero-initialised, it would hide the way into the world
     loss = module._replay_value_loss(observed.state.feature, window, start)
-    found = torch.autograd.grad(loss, list(module.world.rssm.parameters()), allow_unused=True)
+    found = torch.autograd.grad(loss, list(module.world_model.rssm.parameters()), allow_unused=True)
     assert any(grad is not None and grad.any() for grad in found)
 
 
@@ -137,16 +137,16 @@ def test_replayed_returns_by_hand():
 
 def test_the_scale_follows_slowly_never_below_its_floor_and_only_in_training(monkeypatch):
     """D14, with the returns of all ranks."""
-    scale = PercentileScale(rate=0.5).build()
-    scale.follow(torch.zeros(10, 10))
+    scale = PercentileNorm(ema_rate=0.5).build()
+    scale.update(torch.zeros(10, 10))
     assert scale.scale().item() == 1.0  # sparse rewards are not blown up
     returns = torch.linspace(0.0, 100.0, 101)
-    scale.follow(returns)
-    assert scale.range.tolist() == pytest.approx([2.5, 47.5])
+    scale.update(returns)
+    assert scale.quantiles.tolist() == pytest.approx([2.5, 47.5])
     monkeypatch.setattr(distributed, "gather", lambda tensor: [tensor, tensor + 100.0])
-    two = PercentileScale(low=0.0, high=1.0, rate=1.0).build()
-    two.follow(returns)
-    assert two.range.tolist() == [0.0, 200.0]
+    two = PercentileNorm(low_quantile=0.0, high_quantile=1.0, ema_rate=1.0).build()
+    two.update(returns)
+    assert two.quantiles.tolist() == [0.0, 200.0]
 
     run = bare(BY_NAME["dreamer-v3"])
     run.learn(run.block())
@@ -188,19 +188,19 @@ def test_updates_apart_and_together(version):
         module.update(echo(4, 5))
     before = weights(module)
     module.update_world_model(echo(4, 5))
-    assert all(name.startswith("world.") for name in differing(before, weights(module)))
+    assert all(name.startswith("world_model.") for name in differing(before, weights(module)))
     before = weights(module)
     module.update_controller(echo(4, 5))
-    assert all(not name.startswith("world.") for name in differing(before, weights(module)))
+    assert all(not name.startswith("world_model.") for name in differing(before, weights(module)))
 
 
 def test_windows_count_by_their_weight():
     """Of prioritized drawing: a window of no weight teaches the world nothing."""
     module, batch = made(3), echo(4, 5)
-    window = module.world.window(batch)
+    window = module.world_model.window(batch)
     torch.manual_seed(0)
-    observed = module.world.observe(window)
-    losses, _ = module.world.losses(window, observed)
+    observed = module.world_model.observe(window)
+    losses, _ = module.world_model.losses(window, observed)
     expected = sum(loss[:, :2].sum() / loss.numel() if loss.dim() else loss for loss in losses.values())
     weighted = batch._replace(weight=torch.tensor([1.0, 1.0, 0.0, 0.0]))
     torch.testing.assert_close(module._model_loss(weighted, window, observed)[0], expected)
@@ -208,12 +208,12 @@ def test_windows_count_by_their_weight():
 
 def test_the_slow_critic_is_copied_when_it_should_be():
     module = made(2)  # all of it every 20 updates
-    start = weights(module.critic_slow)
+    start = weights(module.critic_target)
     for update in range(1, 21):
         module.update_controller(echo(2, 3))
-        same = not differing(start, weights(module.critic_slow))
+        same = not differing(start, weights(module.critic_target))
         assert same == (update < 20)
-    assert not differing(weights(module.critic), weights(module.critic_slow))
+    assert not differing(weights(module.critic), weights(module.critic_target))
 
 
 def test_a_phase_may_shorten_the_horizon():
@@ -226,8 +226,8 @@ def test_a_phase_may_shorten_the_horizon():
     ("parts", "said"),
     [
         ({"horizon": 0}, "horizon"),
-        ({"replay_value_weight": 0.3, "returns": StateReturns()}, "ArrivalReturns"),
-        ({"mix": 2.0}, "mix"),
+        ({"replay_value_coef": 0.3, "returns": StateReturns()}, "ArrivalReturns"),
+        ({"actor_grad_mix": 2.0}, "mix"),
     ],
 )
 def test_senseless_numbers_are_refused(parts, said):
@@ -249,18 +249,18 @@ def test_memory_is_flat(count):
     run = bare(BY_NAME["dreamer-v3-pixels-latents"])
     for _ in range(12):
         run.learn(run.data.next_block())
-        run.model.drain_metrics()
-    before, start = tensors(), run.data.schedule.update
-    while run.data.schedule.update < start + count:
+        run.model.pop_metrics()
+    before, start = tensors(), run.data.clock.update
+    while run.data.clock.update < start + count:
         run.learn(run.data.next_block())
-        run.model.drain_metrics()
+        run.model.pop_metrics()
     assert tensors() <= before + 5
     run.data.teardown("fit")
 
 
 @pytest.mark.parametrize("version", [1, 3])
 def test_noise_of_exploring_is_not_in_evaluation(version):
-    module = made(version, explore_noise=1.0)
+    module = made(version, exploration_noise=1.0)
     obs, carry = torch.randn(64, 4), module.initial_carry(64)
     calm = [module.act(obs, carry, None)[0] for _ in range(2)]
     wild = [module.act(obs, carry, torch.Generator().manual_seed(k))[0] for k in range(2)]

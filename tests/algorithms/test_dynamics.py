@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from rl_lightning.algorithms.models.dynamics import Dynamics, default_decay
+from rl_lightning.algorithms.models.dynamics import Dynamics, default_weight_decays
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics, gaussian_nll
 from rl_lightning.optim.optimizers import SGD
@@ -50,12 +50,12 @@ def data_of(rows: Transitions, held: Transitions) -> SimpleNamespace:
     whole = SimpleNamespace(
         obs=held.obs, action=held.action, next_obs=held.next_obs, episode=episode, next_known=known
     )
-    return SimpleNamespace(train_rows=lambda: rows, holdout_rows=lambda: held, dataset=whole)
+    return SimpleNamespace(train_rows=lambda: rows, val_rows=lambda: held, dataset=whole)
 
 
 def make(seed: int = 0, env: EnvSpec | None = None, **kwargs) -> Dynamics:
     torch.manual_seed(seed)
-    settings = {"members": 3, "elites": 2, "hidden": [32, 32]} | kwargs
+    settings = {"ensemble_size": 3, "num_elites": 2, "hidden_dims": [32, 32]} | kwargs
     return Dynamics(env or spec(), **settings)
 
 
@@ -63,14 +63,14 @@ def learn(
     module: Dynamics, rows: Transitions, updates: int, batch: int = 256, bootstrap: bool = False
 ) -> None:
     draw = torch.Generator().manual_seed(7)
-    shape = (module.model.members, batch) if bootstrap else (batch,)
+    shape = (module.model.ensemble_size, batch) if bootstrap else (batch,)
     for _ in range(updates):
         module.update(part(rows, torch.randint(len(rows.obs), shape, generator=draw)))
 
 
 def assess_and_heed(module: Dynamics, data) -> dict[str, float]:
-    metrics = module.assess(data)
-    module.heed(metrics)
+    metrics = module.validate(data)
+    module.on_validation(metrics)
     return metrics
 
 
@@ -92,7 +92,7 @@ def test_a_linear_gaussian_world_is_learned(linear):
     """U7: means within 5 % of the change's spread, standard deviations within 20 %."""
     module, data, world = linear
     index = torch.arange(6000, 8000)
-    mean, std = module.best.predict(data.holdout_rows().obs, data.holdout_rows().action)
+    mean, std = module.best.predict(data.val_rows().obs, data.val_rows().action)
     error = (mean - world.mean[index])[module.best.elites].square().mean((0, 1)).sqrt()
     assert (error / world.change.std(0)).max() < 0.05
     ratio = std[module.best.elites].mean((0, 1)) / world.noise
@@ -107,7 +107,7 @@ def test_elites_are_the_best_on_held_out_rows(linear):
 
 def test_the_report_of_a_good_model(linear):
     module, data, world = linear
-    found = module.report(data)
+    found = module.test_report(data)
     noise = world.noise.square().mean().item()
     assert -found["eval/score"] == pytest.approx(noise, rel=0.15)
     assert found["calibration"]["within_1_std"] == pytest.approx(0.683, abs=0.04)
@@ -134,35 +134,35 @@ def test_open_loop_of_an_exact_model_is_exact(linear):
         *(torch.cat(column) for column in (list(zip(*seen, strict=True)))[:2]), torch.zeros(60), obs
     )
     held = held._replace(next_obs=torch.cat([row[2] for row in seen]))
-    exact = make(probabilistic=False, members=1, elites=1, hidden=[])
+    exact = make(probabilistic=False, ensemble_size=1, num_elites=1, hidden_dims=[])
     with torch.no_grad():
         layer = exact.best.layers[0]
         layer.weight.copy_(0.1 * world.weight[None])
         layer.bias.zero_()
-    assert all(error < 1e-4 for error in exact.report(data_of(held, held))["open_loop"].values())
+    assert all(error < 1e-4 for error in exact.test_report(data_of(held, held))["open_loop"].values())
 
 
 def test_predictions_for_rows(linear):
     module, data, _ = linear
-    found = module.predict_rows(data.holdout_rows())
+    found = module.predict_rows(data.val_rows())
     assert {name: value.shape for name, value in found.items()} == {
         "next_obs": (2000, 4),
         "reward": (2000,),
         "std": (2000, 5),
         "spread": (2000,),
     }
-    assert np.abs(found["next_obs"] - data.holdout_rows().next_obs.numpy()).mean() < 0.3
+    assert np.abs(found["next_obs"] - data.val_rows().next_obs.numpy()).mean() < 0.3
     assert (found["spread"] >= np.linalg.norm(found["std"], axis=1) * 0.99).all()
 
 
 def test_what_is_provided_rebuilds_the_best_members(linear):
     module, data, _ = linear
-    offered = module.provides()["dynamics"]
+    offered = module.exports()["dynamics"]
     assert offered.class_path == "rl_lightning.models.dynamics.ensemble_dynamics.EnsembleDynamics"
     own = {k[5:]: v for k, v in module.state_dict().items() if k.startswith(offered.prefix)}
     again = EnsembleDynamics(**offered.init_args)
     again.load_state_dict(own)
-    rows = data.holdout_rows()
+    rows = data.val_rows()
     steps = [m.step(rows.obs, rows.action, torch.Generator().manual_seed(1)) for m in (again, module.best)]
     assert torch.equal(steps[0].next_obs, steps[1].next_obs)
     assert torch.equal(again.elites, module.best.elites)
@@ -171,7 +171,9 @@ def test_what_is_provided_rebuilds_the_best_members(linear):
 def test_one_step_is_that_of_the_loss_with_its_decay_written_out():
     """The decay that the optimizer adds is the gradient of d * |W|^2."""
     world = Linear(64)
-    module = make(optimizer=SGD(), lr=0.1, decay=[0.3, 0.2, 0.1], decay_factor=0.5, bound_weight=0.02)
+    module = make(
+        optimizer=SGD(), lr=0.1, weight_decays=[0.3, 0.2, 0.1], weight_decay_scale=0.5, logvar_loss_coef=0.02
+    )
     module.fit_statistics(world.rows)
     twin = make(optimizer=SGD(), lr=0.1)
     twin.load_state_dict(module.state_dict())
@@ -190,9 +192,9 @@ def test_one_step_is_that_of_the_loss_with_its_decay_written_out():
 
 
 def test_default_decay_is_that_of_the_paper():
-    assert default_decay(5) == [2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4]
-    assert [len(default_decay(n)) for n in range(1, 8)] == list(range(1, 8))
-    module = make(hidden=[8, 8, 8, 8])
+    assert default_weight_decays(5) == [2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4]
+    assert [len(default_weight_decays(n)) for n in range(1, 8)] == list(range(1, 8))
+    module = make(hidden_dims=[8, 8, 8, 8])
     groups = module.raw_optimizers()[0].param_groups
     assert [g["weight_decay"] for g in groups] == pytest.approx([2.5e-5, 5e-5, 7.5e-5, 7.5e-5, 1e-4, 0.0])
     held = [p for g in groups for p in g["params"]]
@@ -222,39 +224,39 @@ def test_equal_rows_for_all_members_are_the_same_given_once():
 
 
 def errors(*values: float) -> dict[str, float]:
-    return {f"eval/holdout_member_{k}": value for k, value in enumerate(values)}
+    return {f"eval/val_mse_member_{k}": value for k, value in enumerate(values)}
 
 
 def test_a_member_is_kept_only_where_it_has_improved_by_a_share():
     module = make()
-    module.heed(errors(1.0, 2.0, 3.0))
+    module.on_validation(errors(1.0, 2.0, 3.0))
     first = [layer.weight.clone() for layer in module.best.layers]
     with torch.no_grad():
         for param in module.model.parameters():
             param.add_(1.0)
-    module.heed(errors(0.995, 1.5, 4.0))  # by half a percent, by a quarter, not at all
+    module.on_validation(errors(0.995, 1.5, 4.0))  # by half a percent, by a quarter, not at all
     for kept, old, new in zip(module.best.layers, first, module.model.layers, strict=True):
         assert torch.equal(kept.weight[0], old[0]) and torch.equal(kept.weight[2], old[2])
         assert torch.equal(kept.weight[1], new.weight[1]) and torch.equal(kept.bias[1], new.bias[1])
     assert torch.equal(module.best.max_log_var, module.model.max_log_var)
     assert module.best.holdout.tolist() == [1.0, 1.5, 3.0] and module.best.elites.tolist() == [0, 1]
-    module.heed(errors(1.0, 1.5, 0.5))
+    module.on_validation(errors(1.0, 1.5, 0.5))
     assert module.best.elites.tolist() == [2, 0]
 
 
 def test_patience_counts_evaluations_without_any_member_and_is_saved():
     module = make(patience=2)
-    module.heed(errors(1.0, 1.0, 1.0))
-    module.heed(errors(1.0, 1.0, 1.0))
-    assert not module.finished
-    module.heed(errors(1.0, 0.9, float("nan")))  # one is enough, and one that diverged is none
-    module.heed(errors(1.0, 1.0, 1.0))
-    assert not module.finished
-    module.heed(errors(1.0, 1.0, 1.0))
-    assert module.finished
+    module.on_validation(errors(1.0, 1.0, 1.0))
+    module.on_validation(errors(1.0, 1.0, 1.0))
+    assert not module.should_stop
+    module.on_validation(errors(1.0, 0.9, float("nan")))  # one is enough, and one that diverged is none
+    module.on_validation(errors(1.0, 1.0, 1.0))
+    assert not module.should_stop
+    module.on_validation(errors(1.0, 1.0, 1.0))
+    assert module.should_stop
     again = make(patience=2)
     again.load_state_dict(module.state_dict())
-    assert again.finished and again.best.holdout.tolist() == pytest.approx([1.0, 0.9, 1.0])
+    assert again.should_stop and again.best.holdout.tolist() == pytest.approx([1.0, 0.9, 1.0])
 
 
 def test_an_assessment_is_pure_and_scores_what_would_be_handed_on():
@@ -263,24 +265,24 @@ def test_an_assessment_is_pure_and_scores_what_would_be_handed_on():
     module.fit_statistics(world.rows)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     rng = torch.get_rng_state()
-    one, two = module.assess(data), module.assess(data)
+    one, two = module.validate(data), module.validate(data)
     assert one == two and torch.equal(rng, torch.get_rng_state())
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
-    found = sorted(one[f"eval/holdout_member_{k}"] for k in range(3))
+    found = sorted(one[f"eval/val_mse_member_{k}"] for k in range(3))
     assert one["eval/score"] == pytest.approx(-(found[0] + found[1]) / 2)
-    module.heed(one)
+    module.on_validation(one)
     with torch.no_grad():
         module.model.layers[0].weight.add_(1.0)  # worse than what is kept
-    assert module.assess(data)["eval/score"] == pytest.approx(one["eval/score"])
+    assert module.validate(data)["eval/score"] == pytest.approx(one["eval/score"])
 
 
 def test_few_held_out_rows_are_looked_at():
     world = Linear(300)
-    seen, module = [], make(holdout_rows=100)
+    seen, module = [], make(eval_rows=100)
     module.model.predict = lambda obs, action: (
         seen.append(len(obs)) or EnsembleDynamics.predict(module.model, obs, action)
     )
-    module.assess(data_of(world.rows, world.rows))
+    module.validate(data_of(world.rows, world.rows))
     assert sum(seen) == 100
 
 
@@ -297,16 +299,18 @@ def test_scales_are_fitted_once():
 
 
 @pytest.mark.parametrize(
-    "kwargs", [{"members": 1, "elites": 1}, {"probabilistic": False}, {"standardize_targets": True}]
+    "kwargs", [{"ensemble_size": 1, "num_elites": 1}, {"probabilistic": False}, {"standardize_targets": True}]
 )
 def test_variants_learn(kwargs):
     world = Linear(2000)
     data, module = data_of(world.rows, world.rows), make(**kwargs)
     module.fit_statistics(world.rows)
-    before = module.assess(data)["eval/score"]
+    before = module.validate(data)["eval/score"]
     learn(module, world.rows, 150)
     assert assess_and_heed(module, data)["eval/score"] > before / 4
-    assert module.report(data)["eval/score"] == pytest.approx(module.assess(data)["eval/score"], rel=1e-4)
+    assert module.test_report(data)["eval/score"] == pytest.approx(
+        module.validate(data)["eval/score"], rel=1e-4
+    )
 
 
 def test_only_flat_observations_and_continuous_actions():
@@ -315,7 +319,7 @@ def test_only_flat_observations_and_continuous_actions():
     with pytest.raises(ConfigError, match="continuous"):
         Dynamics(EnvSpec("x", (4,), action_kind="discrete", action_sizes=(2,)))
     with pytest.raises(ConfigError, match="2 numbers; the network has 3 layers"):
-        make(decay=[0.1, 0.1])
+        make(weight_decays=[0.1, 0.1])
 
 
 def random_play(env_id: str, steps: int) -> tuple[Transitions, EnvSpec]:
@@ -343,11 +347,11 @@ def foreseen(
         rows = rows._replace(next_obs=rows.obs.roll(-1, 0))
     order = torch.randperm(steps, generator=torch.Generator().manual_seed(0))
     train, held = part(rows, order[steps // 5 :]), part(truth, order[: steps // 5])
-    module = make(env=env, members=1, elites=1, hidden=hidden)
+    module = make(env=env, ensemble_size=1, num_elites=1, hidden_dims=hidden)
     module.fit_statistics(train)
     learn(module, train, updates)
     assess_and_heed(module, data_of(train, held))
-    return module.report(data_of(train, held))["termination"]
+    return module.test_report(data_of(train, held))["termination"]
 
 
 def test_ends_of_hopper_are_foreseen():

@@ -10,8 +10,8 @@ from contracts.harness import fit, newest
 
 from rl_lightning.algorithms.offline import fqe
 from rl_lightning.algorithms.offline.fqe import FQE, first_rows
-from rl_lightning.artifacts import load_provided
-from rl_lightning.clock.run_clock import RunConfig, RunSchedule
+from rl_lightning.artifacts import load_exported
+from rl_lightning.clock.run_clock import RunClock, RunConfig
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.models.diffusion.diffusion_policies import GuidedPolicy
 from rl_lightning.models.policies import (
@@ -23,13 +23,13 @@ from rl_lightning.models.policies import (
 from rl_lightning.types import EnvSpec
 
 GAMMA, LENGTH = 0.8, 5
-SLOW = {"gamma": 0.99, "target_rate": 0.02}
+SLOW = {"gamma": 0.99, "tau": 0.02}
 
 
 def small(policy=None, **options):
     torch.manual_seed(0)
-    model = ready(FQE(SPEC, "nowhere", hidden=[32], **{"gamma": GAMMA, **options}))
-    model.__dict__["valued"] = policy or DeterministicPolicy(3, 2, [8]).requires_grad_(False)
+    model = ready(FQE(SPEC, "nowhere", hidden_dims=[32], **{"gamma": GAMMA, **options}))
+    model.__dict__["policy"] = policy or DeterministicPolicy(3, 2, [8]).requires_grad_(False)
     return model
 
 
@@ -49,7 +49,7 @@ def data_of(batch, held_out):
     rows_of = type(batch)(*(None if field is None else field[held_out] for field in batch))
     clock = SimpleNamespace(update=0)
     return SimpleNamespace(
-        dataset=dataset, holdout_rows=lambda: rows_of, train_rows=lambda: batch, seed=0, schedule=clock
+        dataset=dataset, val_rows=lambda: rows_of, train_rows=lambda: batch, seed=0, clock=clock
     )
 
 
@@ -65,14 +65,14 @@ def begun(model, batch):
 )
 def test_a_chain_is_worth_the_sum_of_its_rewards(ends, value):
     batch = chain(ends)
-    model = begun(small(lr=0.01, target_rate=0.1), batch)
+    model = begun(small(lr=0.01, tau=0.1), batch)
     for _ in range(300):
         model.update(batch)
-    found = model.report(data_of(batch, torch.arange(10)))
+    found = model.test_report(data_of(batch, torch.arange(10)))
     assert found["value"] == pytest.approx(value, rel=0.05)
     assert found["spread"] < 0.1 * value and len(found["members"]) == 4
     assert found["episodes"] == 20 and found["held_out"]["episodes"] == 2
-    metrics = model.assess(data_of(batch, torch.arange(10)))
+    metrics = model.validate(data_of(batch, torch.arange(10)))
     assert metrics["eval/score"] == metrics["eval/value"] == found["value"]
 
 
@@ -81,7 +81,7 @@ def test_the_policys_own_next_action_is_valued_by_each_critics_own_slow_copy(mon
     inner = fqe.td_target
     monkeypatch.setattr(fqe, "td_target", lambda *args: found.append(inner(*args)) or found[-1])
     batch = rows(gamma=GAMMA)
-    slow = model.q_slow(batch.next_obs, model.valued.greedy(batch.next_obs))
+    slow = model.q_target(batch.next_obs, model.policy.greedy(batch.next_obs))
     model.update(batch)
     torch.testing.assert_close(found[0], 1 + GAMMA * slow)
     assert found[0].shape == (4, 16)
@@ -97,8 +97,8 @@ def test_each_critic_may_have_rows_of_its_own():
 def test_a_policy_that_draws_is_valued_by_its_draws():
     net = SquashedGaussianPolicy(3, 2, [8]).requires_grad_(False)
     obs, draw = rows().obs, torch.Generator()
-    assert torch.equal(small(net).choose(obs, draw), net.greedy(obs)) and small(net).times == 1
-    assert not torch.equal(small(net, stochastic=True).choose(obs, draw), net.greedy(obs))
+    assert torch.equal(small(net).policy_action(obs, draw), net.greedy(obs)) and small(net).times == 1
+    assert not torch.equal(small(net, stochastic=True).policy_action(obs, draw), net.greedy(obs))
     batch = rows(40)
     model = begun(small(net, stochastic=True, draws=3), batch)
     assert model._actions.shape == (3, 40, 2)
@@ -110,12 +110,12 @@ def test_a_policy_that_draws_is_valued_by_its_draws():
 
 def test_the_policy_is_neither_saved_nor_trained():
     model = small()
-    before = [p.clone() for p in model.valued.parameters()]
+    before = [p.clone() for p in model.policy.parameters()]
     model.update(rows())
-    assert all(torch.equal(a, b) for a, b in zip(before, model.valued.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True))
     assert not [name for name in model.state_dict() if "valued" in name or "policy" in name]
-    copy = reloaded(model, FQE(SPEC, "nowhere", hidden=[32]))
-    copy.__dict__["valued"] = model.valued
+    copy = reloaded(model, FQE(SPEC, "nowhere", hidden_dims=[32]))
+    copy.__dict__["policy"] = model.policy
     assert torch.equal(copy.values(rows().obs), model.values(rows().obs))
 
 
@@ -133,22 +133,23 @@ def test_a_policy_of_another_task_is_refused_before_training():
 
 
 def watched(model, values, every=1000):
-    model.clock = RunSchedule(clock="update")
+    model.clock = RunClock(clock_name="update")
     for value in values:
         model.clock.update += every
-        model.heed({"eval/value": value})
+        model.on_validation({"eval/value": value})
     return model
 
 
 def test_a_rising_value_is_not_settled_and_a_flat_one_is():
     rise = [200 * (1 - 0.8**k) for k in range(1, 41)]
     model = watched(small(**SLOW), rise[:6])
-    assert not model.settled and not model.finished and "has not settled" in model.caution()
+    assert not model.settled and not model.should_stop and "has not settled" in model.caution()
     assert model.still_to_come > 0.1
     model = watched(small(**SLOW), rise)
-    assert model.settled and model.finished and model.caution() is None
+    assert model.settled and model.should_stop and model.caution() is None
     assert (
-        not small(plateau=None, **SLOW).finished and not watched(small(plateau=None, **SLOW), rise).finished
+        not small(plateau=None, **SLOW).should_stop
+        and not watched(small(plateau=None, **SLOW), rise).should_stop
     )
     few = watched(small(**SLOW), rise[-3:])
     assert not few.settled and "too few evaluations" in few.caution()
@@ -168,9 +169,9 @@ def test_the_newest_critics_are_the_best_and_the_slow_ones_are_reported(tmp_path
     history = done.evaluation.history
     assert history[-1][1] > history[0][1] and done.evaluation.best == history[-1]
     best = torch.load(tmp_path / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
-    assert torch.equal(best["q_slow.layers.0.weight"], done.model.q_slow.layers[0].weight)
+    assert torch.equal(best["q_target.layers.0.weight"], done.model.q_target.layers[0].weight)
     obs = done.data.dataset.obs[:5]
-    slow = done.model.q_slow(done.model.norm(obs), done.model.choose(obs, torch.Generator()))
+    slow = done.model.q_target(done.model.norm(obs), done.model.policy_action(obs, torch.Generator()))
     torch.testing.assert_close(done.model.values(obs), slow.detach())
 
 
@@ -194,8 +195,8 @@ def test_discrete_policies_are_valued():
     spec = EnvSpec("d", (3,), action_kind="discrete", action_sizes=(3,))
     torch.manual_seed(0)
     for policy, value in ((CategoricalPolicy(3, 3, [8]), None), (UniformPolicy(3, 3, True), 1 / 3)):
-        model = ready(FQE(spec, "nowhere", hidden=[32], gamma=GAMMA, lr=0.01, target_rate=0.1))
-        model.__dict__["valued"] = policy.requires_grad_(False)
+        model = ready(FQE(spec, "nowhere", hidden_dims=[32], gamma=GAMMA, lr=0.01, tau=0.1))
+        model.__dict__["policy"] = policy.requires_grad_(False)
         model.setup("fit")
         batch = two_armed()
         begun(model, batch)
@@ -212,12 +213,12 @@ def test_policies_by_diffusion_are_valued_from_their_checkpoint(name, tmp_path):
     """The very actions that the stage itself would draw, and a value of them."""
     case = BY_NAME[name]
     made = fit(case, RunConfig(updates=8, save_every=8), folder=tmp_path)
-    policy = load_provided(newest(tmp_path), "policy")
+    policy = load_exported(newest(tmp_path), "policy")
     obs, draw = made.data.dataset.obs[:6], torch.Generator
     mine, _ = made.model.act(obs, (), draw().manual_seed(3))
     assert torch.equal(policy.choose(obs, draw().manual_seed(3), True), mine)
     fqe_case = BY_NAME["fqe"]
-    done = fit(fqe_case.but(model={"policy": str(newest(tmp_path))}), RunConfig(updates=40))
+    done = fit(fqe_case.but(model={"policy_from": str(newest(tmp_path))}), RunConfig(updates=40))
     assert done.model.times == 4 and torch.isfinite(done.model.values(obs)).all()
 
 
@@ -228,7 +229,7 @@ def test_policies_by_diffusion_are_valued_from_their_checkpoint(name, tmp_path):
         ("dqn-dueling-n-step-prioritized", {}),
         ("sac-discrete", {}),
         ("ppo-discrete", {}),
-        ("ppo-discrete", {"explore_in_evaluation": True, "eval_temperature": 0.5}),
+        ("ppo-discrete", {"deterministic_eval": False, "eval_temperature": 0.5}),
         ("ppo-continuous", {"normalize_obs": True}),
     ],
 )
@@ -236,19 +237,19 @@ def test_policies_of_online_algorithms_are_valued_from_their_checkpoint(name, op
     """The very actions that the run itself would play, and a value of them."""
     made = fit(BY_NAME[name].but(model=options), RunConfig(env_steps=256, save_every=256), folder=tmp_path)
     spec, actor = made.data.spec, made.model.eval()
-    policy = load_provided(newest(tmp_path), "policy")
+    policy = load_exported(newest(tmp_path), "policy")
     obs = torch.rand(300, *spec.obs_shape, generator=torch.Generator().manual_seed(1))
-    draws = actor.explores_in_evaluation
+    draws = not actor.deterministic_eval
     mine, _ = actor.act(obs, actor.initial_carry(300), torch.Generator().manual_seed(3) if draws else None)
     played = policy.choose(obs, torch.Generator().manual_seed(3), True)
     assert policy.draws == draws
     assert torch.equal(played, mine if policy.discrete else mine.clamp(-1, 1))
     if not policy.discrete:
         fqe_case = BY_NAME["fqe"]
-        done = fit(fqe_case.but(model={"policy": str(newest(tmp_path))}), RunConfig(updates=40))
+        done = fit(fqe_case.but(model={"policy_from": str(newest(tmp_path))}), RunConfig(updates=40))
         assert torch.isfinite(done.model.values(obs)).all()
         return
-    model = ready(FQE(spec, str(newest(tmp_path)), hidden=[64], gamma=GAMMA, lr=0.01, target_rate=0.1))
+    model = ready(FQE(spec, str(newest(tmp_path)), hidden_dims=[64], gamma=GAMMA, lr=0.01, tau=0.1))
     model.setup("fit")
     action = torch.randint(spec.action_dim, (300,), generator=torch.Generator().manual_seed(2))
     ends = {"reward": (action == mine.mode().values).float(), "terminated": torch.ones(300)}
@@ -264,13 +265,13 @@ def test_policies_of_online_algorithms_are_valued_from_their_checkpoint(name, op
 @pytest.mark.parametrize("name", ["ppo-gru", "ppo-pixels", "ppo-masked", "ppo-multi-discrete", "dqn-masked"])
 def test_a_policy_that_rows_cannot_ask_is_not_handed_on(name):
     case = BY_NAME[name]
-    assert case.model(case.data().spec).provides() == {}
+    assert case.model(case.data().spec).exports() == {}
 
 
 def test_another_behaviour_than_the_guides_own_is_refused(tmp_path):
     case = BY_NAME["dice"]
     model = case.model(case.data().spec)
-    described = model.provides()["policy"]
+    described = model.exports()["policy"]
     policy = GuidedPolicy(**{**described.init_args, "mark": "another"})
     with pytest.raises(ResumeError, match="not the behaviour that this policy was trained with"):
         policy.choose(torch.zeros(2, 1), torch.Generator(), True)

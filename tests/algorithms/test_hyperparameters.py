@@ -15,7 +15,7 @@ from contracts.harness import fit
 from torch import nn
 
 from rl_lightning.algorithms import DQN, PPO, SAC, RLModule
-from rl_lightning.checkpoints.checkpoint_store import Generations, read_file, write_file
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, write_file
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.functional.advantage_estimators import GAE
@@ -75,14 +75,17 @@ def test_what_a_trainer_saved_acts_alike(name, tmp_path):
 
 def test_the_files_of_a_run_are_loaded(tmp_path):
     fitted = fit(BY_NAME["ppo-discrete"], RunConfig(env_steps=256, eval_every=128), folder=tmp_path)
-    newest = Generations(tmp_path / "checkpoints").found()[-1]
+    newest = CheckpointStore(tmp_path / "checkpoints").checkpoints()[-1]
     assert_alike(PPO.load_from_checkpoint(newest), fitted.model)
-    assert PPO.load_from_checkpoint(str(tmp_path / "checkpoints" / "best.ckpt")).epochs == fitted.model.epochs
+    assert (
+        PPO.load_from_checkpoint(str(tmp_path / "checkpoints" / "best.ckpt")).n_epochs
+        == fitted.model.n_epochs
+    )
     stored = read_file(newest / "model.ckpt")["hyper_parameters"]
     assert stored["lr"] == 5e-3 and stored["gamma"] == 0.99, "defaults, too"
     assert stored["network"] == {
         "class_path": "rl_lightning.nn.mlp.MLP",
-        "init_args": {"hidden": [32], "activation": "tanh", "layer_norm": False, "init": "orthogonal"},
+        "init_args": {"hidden_dims": [32], "activation": "tanh", "layer_norm": False, "init": "orthogonal"},
     }
 
 

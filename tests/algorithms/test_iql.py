@@ -39,9 +39,9 @@ def test_the_target_is_the_new_state_value_and_nothing_after_an_end(monkeypatch)
 
 
 def test_the_policy_is_cloned_with_clipped_weights_of_the_lower_slow_critic(monkeypatch):
-    model, seen = small(temperature=3.0), spy(monkeypatch, "advantage_weight")
+    model, seen = small(beta=3.0), spy(monkeypatch, "exp_advantage_weight")
     batch = rows()
-    q = model.q_slow(batch.obs, batch.action).amin(0).detach()
+    q = model.q_target(batch.obs, batch.action).amin(0).detach()
     model.update(batch)
     (advantage, temperature, limit), weight = seen[0]
     torch.testing.assert_close(advantage, q - model.value(batch.obs).squeeze(-1))
@@ -52,9 +52,9 @@ def test_the_policy_is_cloned_with_clipped_weights_of_the_lower_slow_critic(monk
 def test_huge_advantages_neither_overflow_nor_pass_the_clip():
     model = small()
     with torch.no_grad():
-        model.q_slow.layers[-1].bias.fill_(1e4)
+        model.q_target.layers[-1].bias.fill_(1e4)
     metrics = model.update(rows())
-    assert finite(metrics) and metrics["train/clipped_weights"] == 1.0
+    assert finite(metrics) and metrics["train/weight_clip_fraction"] == 1.0
 
 
 def test_the_value_is_the_expectile_of_the_rewards():
@@ -63,7 +63,7 @@ def test_the_value_is_the_expectile_of_the_rewards():
     batch = rows(128, obs=torch.ones(128, 3), reward=reward, terminated=torch.ones(128))
     batch = batch._replace(action=(reward[:, None] - 0.5).expand(128, 2))
     for level in (0.5, 0.9):
-        model = small(expectile=level, lr=0.02, target_rate=0.2)
+        model = small(expectile=level, lr=0.02, tau=0.2)
         for _ in range(150):
             model.update(batch)
         assert model.value(batch.obs[:1]).item() == pytest.approx(level, abs=0.05)
@@ -75,7 +75,7 @@ def test_better_actions_are_preferred_more_at_a_higher_temperature():
     batch = batch._replace(action=(0.5 * side[:, None]).expand(128, 2))
     means = []
     for temperature in (0.0, 3.0):
-        model = small(temperature=temperature, lr=0.02, target_rate=0.2)
+        model = small(beta=temperature, lr=0.02, tau=0.2)
         for _ in range(120):
             model.update(batch)
         means.append(model.act(batch.obs[:1], (), None)[0].mean().item())

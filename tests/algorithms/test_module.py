@@ -103,10 +103,10 @@ def test_a_diverging_run_stops_with_the_error():
 def test_metrics_are_means_since_the_last_drain():
     run = bare(BY_NAME["dqn"])
     for value in (1.0, 3.0):
-        run.model.record({"train/x": torch.tensor(value)})
-    run.model.record({"train/y": torch.tensor(5.0)})
-    assert run.model.drain_metrics() == {"train/x": 2.0, "train/y": 5.0}
-    assert run.model.drain_metrics() == {}
+        run.model.log_metrics({"train/x": torch.tensor(value)})
+    run.model.log_metrics({"train/y": torch.tensor(5.0)})
+    assert run.model.pop_metrics() == {"train/x": 2.0, "train/y": 5.0}
+    assert run.model.pop_metrics() == {}
 
 
 def test_a_block_is_its_batches_one_after_the_other():
@@ -121,14 +121,14 @@ def test_a_block_is_its_batches_one_after_the_other():
     for batch in batches:
         twin.model.update(batch)
     assert not differing(weights(run.model), weights(twin.model))
-    assert run.data.schedule.update == len(batches) > 1
+    assert run.data.clock.update == len(batches) > 1
 
 
 def test_a_block_without_updates_changes_nothing_but_the_clock_of_steps():
     run = bare(BY_NAME["sac"])
     before = weights(run.model)
     run.learn(Block(run.data, iter(())))
-    assert not differing(before, weights(run.model)) and run.data.schedule.update == 0
+    assert not differing(before, weights(run.model)) and run.data.clock.update == 0
 
 
 def test_a_gradient_laid_out_otherwise_moves_its_parameter_the_same_way():

@@ -8,16 +8,16 @@ import pytest
 import torch
 import yaml
 from contracts.case import Case
-from contracts.families.frames import RECIPE, SMALL, frames_product, world_product
+from contracts.families.frames import RECIPE, SMALL, frames_artifact, world_artifact
 from contracts.harness import fit, weights
 
-from rl_lightning.algorithms import NextFrame, RewardHead
-from rl_lightning.artifacts import load_provided
+from rl_lightning.algorithms import NextFrame, RewardModel
+from rl_lightning.artifacts import load_exported
 from rl_lightning.cli import main
 from rl_lightning.clock.run_clock import RunConfig
-from rl_lightning.datamodules import FrameWindows, RewardSteps, SimulatedData
+from rl_lightning.datamodules import FrameWindowData, RewardStepData, SimulatedData
 from rl_lightning.envs.make import EnvConfig, probe_spec
-from rl_lightning.envs.wrappers.transforms import AtariFrames, Indexed, Stack
+from rl_lightning.envs.wrappers.transforms import AtariFrames, FrameStack, GrayLevelIndex
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.functional.frame_losses import UNSEEN
 from rl_lightning.models.frames.frame_metrics import reward_scores
@@ -26,28 +26,30 @@ from rl_lightning.optim.schedules import Linear
 from rl_lightning.replay.reward_samplers import ClassBalancedSampler
 from rl_lightning.runs.store.run_folder import Run
 
-GOOD = {"dropout": 0.0, "middle_dropout": 0.0, "bits": 0, "width": 16, "embedding": 6}
+GOOD = {"dropout": 0.0, "residual_dropout": 0.0, "bottleneck_bits": 0, "base_channels": 16, "embed_dim": 6}
 
 
 @pytest.fixture(scope="module")
 def frames(tmp_path_factory) -> str:
-    return frames_product(tmp_path_factory.mktemp("frames") / "collect", steps=600)
+    return frames_artifact(tmp_path_factory.mktemp("frames") / "collect", steps=600)
 
 
 def case(frames: str, **model) -> Case:
     def data(**more):
-        return FrameWindows(SMALL, frames, **{"length": 4, "batch_size": 32, "updates_per_block": 5, **more})
+        return FrameWindowData(
+            SMALL, frames, **{"sequence_length": 4, "batch_size": 32, "updates_per_block": 5, **more}
+        )
 
     def make(spec, **more):
-        network = RECIPE(**{**GOOD, **model.pop("network", {})})
+        network = RECIPE(**{**GOOD, **model.pop("predictor", {})})
         given = {
             "optimizer": Adam(eps=1e-5),
             "lr": 2e-3,
-            "value_weight": 0.05,
-            "decay_steps": 100,
+            "value_coef": 0.05,
+            "scheduled_sampling_decay_steps": 100,
             "input_noise": 0.0,
         }
-        return NextFrame(spec, network=network, **{**given, **model, **more})
+        return NextFrame(spec, predictor=network, **{**given, **model, **more})
 
     return Case("world", data, make, (("world.",),))
 
@@ -55,17 +57,22 @@ def case(frames: str, **model) -> Case:
 def test_a_world_is_learned_with_its_ends_and_joint_rewards(frames):
     """Online: the head learns along with the world. Copying the last frame would score 0."""
     torch.set_num_threads(1)
-    done = fit(case(frames, network={"reward_head": "spatial", "ends": True}), RunConfig(updates=300))
+    done = fit(
+        case(frames, predictor={"reward_net": "spatial", "predict_termination": True}), RunConfig(updates=300)
+    )
     model = done.model.eval()
     with torch.no_grad():
-        found = model.assess(done.data)
-        window = done.data.holdout_windows(200, 1)
+        found = model.validate(done.data)
+        window = done.data.val_windows(200, 1)
         assert window is not None
         features = model.world.features(window.stack, window.action[:, 0])
         ends = model.world.end(features.fin) > 0
-    assert found["eval/changed_accuracy"] > 0.9 and found["eval/score"] == found["eval/changed_accuracy"]
+    assert (
+        found["eval/changed_pixel_accuracy"] > 0.9
+        and found["eval/score"] == found["eval/changed_pixel_accuracy"]
+    )
     assert (ends == window.terminated[:, 0]).float().mean() > 0.95
-    assert found["eval/recall_minus"] > 0.5 and found["eval/copy_accuracy"] < 0.95
+    assert found["eval/reward_recall_minus"] > 0.5 and found["eval/copy_baseline_accuracy"] < 0.95
     assert int(model.gradient_steps) == 300 * 4
 
 
@@ -79,10 +86,11 @@ def test_the_rate_follows_its_schedule(frames):
 
 def test_changes_are_weighed_against_the_true_frame_before(frames):
     plain, heavy = (
-        fit(case(frames, changed_weight=w, network={"levels": 1}), RunConfig(updates=1)) for w in (1.0, 3.0)
+        fit(case(frames, motion_weight=w, predictor={"compress_steps": 1}), RunConfig(updates=1))
+        for w in (1.0, 3.0)
     )
     heavy.model.load_state_dict(plain.model.state_dict())
-    window = plain.data.holdout_windows(16, 3)
+    window = plain.data.val_windows(16, 3)
     assert window is not None
     with torch.no_grad():
         for t, before in ((0, window.stack[:, -1:]), (2, window.frame[:, 1])):
@@ -96,13 +104,13 @@ def test_changes_are_weighed_against_the_true_frame_before(frames):
             extra = ((error - 0.03).clamp(min=0.0) * (window.frame[:, t] != before)).mean()
             assert extra > 0 and float(more - light) == pytest.approx(2.0 * float(extra), rel=1e-4)
     with pytest.raises(ConfigError, match="a weight above 0"):
-        fit(case(frames, changed_weight=0.0), RunConfig(updates=1))
+        fit(case(frames, motion_weight=0.0), RunConfig(updates=1))
 
 
 def test_the_weight_of_changes_follows_its_schedule(frames):
     schedule = Linear(end=1.0)
-    model = fit(case(frames, changed_weight=9.0, changed_schedule=schedule), RunConfig(updates=1))
-    window = model.data.holdout_windows(16, 1)
+    model = fit(case(frames, motion_weight=9.0, motion_weight_schedule=schedule), RunConfig(updates=1))
+    window = model.data.val_windows(16, 1)
     assert window is not None
     world, found = model.model.world, []
     with torch.no_grad():
@@ -117,12 +125,13 @@ def test_the_weight_of_changes_follows_its_schedule(frames):
 
 def test_pixels_near_rare_colours_count_more(frames):
     """Ball and paddle are one pixel of 25 each: with a share of 1/20 both are rare, with the usual one none is."""
-    given = {"network": {"levels": 1}, "rare_weight": 4.0}
+    given = {"predictor": {"compress_steps": 1}, "rare_pixel_weight": 4.0}
     none, both = (
-        fit(case(frames, **given, rare_share=share), RunConfig(updates=1)) for share in (0.001, 0.05)
+        fit(case(frames, **given, rare_pixel_threshold=share), RunConfig(updates=1))
+        for share in (0.001, 0.05)
     )
     assert not none.model.rare.any() and both.model.rare.tolist() == [False, True, True]
-    window = both.data.holdout_windows(16, 1)
+    window = both.data.val_windows(16, 1)
     assert window is not None
     both.model.load_state_dict(none.model.state_dict())
     with torch.no_grad():
@@ -134,9 +143,9 @@ def test_pixels_near_rare_colours_count_more(frames):
         )
     assert light < heavy <= 4.0001 * light
     for wrong, said in (
-        ({"rare_weight": 0.0}, "a weight above 0"),
-        ({"rare_share": 0.0}, "a share above 0"),
-        ({"rare_weight": 2.0, "network": {"colors": 0}}, "network.colors 0"),
+        ({"rare_pixel_weight": 0.0}, "a weight above 0"),
+        ({"rare_pixel_threshold": 0.0}, "a share above 0"),
+        ({"rare_pixel_weight": 2.0, "predictor": {"colors": 0}}, "network.colors 0"),
     ):
         with pytest.raises(ConfigError, match=said):
             fit(case(frames, **wrong), RunConfig(updates=1))
@@ -145,12 +154,12 @@ def test_pixels_near_rare_colours_count_more(frames):
 def test_windows_in_which_something_turns_are_drawn_as_often_as_asked(frames):
     def drawn(**more):
         often = case(frames)
-        given = partial(often.data, **{"rare_share": 0.05, **more})
+        given = partial(often.data, **{"rare_pixel_threshold": 0.05, **more})
         data = fit(replace(often, data=given), RunConfig(updates=1)).data
         return data, data.rows(20_000)
 
     plain, rows = drawn()
-    data, turned = drawn(turning=0.5)
+    data, turned = drawn(event_fraction=0.5)
     turns, after = data.log.turns(torch.tensor([False, True, True])), data.log.walk(0.99).after
     path = [turned]
     for _ in range(3):
@@ -163,31 +172,36 @@ def test_windows_in_which_something_turns_are_drawn_as_often_as_asked(frames):
         "no window leaves its episode or meets held-out frames"
     )
     for wrong, error, said in (
-        ({"turning": 1.5}, ConfigError, "a share between 0 and 1"),
-        ({"turning": 0.5, "rare_share": 1e-6}, DataError, "raise data.rare_share, or set data.turning 0"),
+        ({"event_fraction": 1.5}, ConfigError, "a share between 0 and 1"),
+        (
+            {"event_fraction": 0.5, "rare_pixel_threshold": 1e-6},
+            DataError,
+            "raise data.rare_pixel_threshold, or set data.event_fraction 0",
+        ),
     ):
         with pytest.raises(error, match=said):
             drawn(**wrong)
-    rgb = EnvConfig("ALE/Freeway-v5", transforms=[AtariFrames(pixels="rgb")])
+    rgb = EnvConfig("ALE/Freeway-v5", transforms=[AtariFrames(obs_type="rgb")])
     with pytest.raises(ConfigError, match="with frames in RGB leave it at 0"):
-        FrameWindows(rgb, frames, turning=0.5)
+        FrameWindowData(rgb, frames, event_fraction=0.5)
 
 
 def test_only_colours_that_frames_hold_are_foretold(frames):
     """Catch has three colours. Of a palette of nine the other six are neither told apart nor drawn."""
     few, many = (
-        fit(case(frames, network={"colors": colors, "levels": 1}), RunConfig(updates=10)) for colors in (3, 9)
+        fit(case(frames, predictor={"colors": colors, "compress_steps": 1}), RunConfig(updates=10))
+        for colors in (3, 9)
     )
     world = many.model.world
     assert world.seen.tolist() == [True] * 3 + [False] * 6 and bool(few.model.world.seen.all())
-    window = many.data.holdout_windows(16, 1)
+    window = many.data.val_windows(16, 1)
     assert window is not None
     with torch.no_grad():
         found = world.features(window.stack, window.action[:, 0])
         logits, all_logits = world.frame_logits(found), world.logits(found.fin)
     assert logits.shape == (16, 3, 1, 5, 5)
     assert torch.allclose(logits[:, :, 0], all_logits[:, :3], atol=1e-5)
-    assert torch.equal(world.likeliest(found), all_logits[:, :3].argmax(1, keepdim=True).to(torch.uint8))
+    assert torch.equal(world.mode(found), all_logits[:, :3].argmax(1, keepdim=True).to(torch.uint8))
     (optimizer,) = many.trainer.optimizers
     moved = optimizer.state[world.logits.weight]["exp_avg_sq"].flatten(1).sum(1)
     assert bool((moved[:3] > 0).all()) and not moved[3:].any(), "no update moves the others"
@@ -201,7 +215,7 @@ def test_seen_colours_need_not_lie_side_by_side():
     stack = torch.zeros(2, 2, 5, 5, dtype=torch.uint8)
     found = world.features(stack, torch.zeros(2, dtype=torch.long))
     assert world.frame_logits(found)[0, :, 0, 0, 0].tolist() == [1.0, 3.0, 2.0]
-    assert (world.likeliest(found) == 3).all(), "the likeliest of the seen ones, by its own number"
+    assert (world.mode(found) == 3).all(), "the likeliest of the seen ones, by its own number"
     assert world.classes(torch.tensor([[1, 3], [4, 0]])).tolist() == [[0, 1], [2, UNSEEN]]
     older = {name: value for name, value in world.state_dict().items() if name != "seen"}
     fresh = RECIPE(colors=6).build(probe_spec(SMALL))
@@ -211,46 +225,55 @@ def test_seen_colours_need_not_lie_side_by_side():
 
 def test_a_window_too_long_is_told_with_what_there_is(frames):
     with pytest.raises(DataError, match="the longest has 4"):
-        fit(case(frames).but(data={"length": 9}), RunConfig(updates=1))
+        fit(case(frames).but(data={"sequence_length": 9}), RunConfig(updates=1))
 
 
 def test_a_head_learns_on_a_world_that_stays_as_it_is(frames, tmp_path):
-    world = world_product(tmp_path / "world")
-    before = {name: value.clone() for name, value in load_provided(world, "world").state_dict().items()}
+    world = world_artifact(tmp_path / "world")
+    before = {name: value.clone() for name, value in load_exported(world, "world").state_dict().items()}
 
     def data():
-        return RewardSteps(SMALL, frames, ClassBalancedSampler(), batch_size=32, updates_per_block=10)
+        return RewardStepData(SMALL, frames, ClassBalancedSampler(), batch_size=32, updates_per_block=10)
 
-    made = Case("head", data, lambda spec: RewardHead(spec, world, optimizer=Adam(), lr=5e-3), ((),))
+    made = Case("head", data, lambda spec: RewardModel(spec, world, optimizer=Adam(), lr=5e-3), ((),))
     done = fit(made, RunConfig(updates=150))
-    assert set(weights(done.model)) == {"class_weight", *(f"head.{n}" for n in done.model.head.state_dict())}
+    assert set(weights(done.model)) == {
+        "class_weight",
+        *(f"reward_net.{n}" for n in done.model.reward_net.state_dict()),
+    }
     after = done.model.world.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
     with torch.no_grad():
-        found = done.model.eval().assess(done.data)
-    assert found["eval/recall_zero"] > 0.9 and found["eval/score"] > 0.4  # chance is a third
-    offered = done.model.provides()["reward"]
+        found = done.model.eval().validate(done.data)
+    assert found["eval/reward_recall_zero"] > 0.9 and found["eval/score"] > 0.4  # chance is a third
+    offered = done.model.exports()["reward"]
     assert offered.prefix == "head." and offered.init_args["levels"] == 1
 
 
 def test_scores_of_rewards_by_hand():
     label, told = torch.tensor([0, 1, 1, 1, 2, 2]), torch.tensor([0, 1, 1, 2, 2, 1])
     found = reward_scores(told, label)
-    assert found["eval/recall_minus"] == 1.0 and found["eval/recall_plus"] == 0.5
-    assert found["eval/recall_zero"] == pytest.approx(2 / 3) and found["eval/precision_plus"] == 0.5
-    assert found["eval/score"] == pytest.approx((1.0 + 2 / 3 + 0.5) / 3) and found["eval/rewards"] == 3.0
+    assert found["eval/reward_recall_minus"] == 1.0 and found["eval/reward_recall_plus"] == 0.5
+    assert (
+        found["eval/reward_recall_zero"] == pytest.approx(2 / 3)
+        and found["eval/reward_precision_plus"] == 0.5
+    )
+    assert (
+        found["eval/score"] == pytest.approx((1.0 + 2 / 3 + 0.5) / 3)
+        and found["eval/num_rewarded_steps"] == 3.0
+    )
 
 
 def test_a_dream_needs_a_reward_and_its_own_game(frames, tmp_path):
     silent = tmp_path / "silent"
-    world_product(silent)
+    world_artifact(silent)
     data = SimulatedData(SMALL, str(silent), frames, num_envs=2)
-    assert data.dream_envs(2).reset(seed=0)[0].shape == (2, 2, 5, 5)
-    other = EnvConfig("rl/Catch-v0", {"rows": 5, "columns": 6}, transforms=[Indexed(), Stack(2)])
+    assert data.make_simulated_envs(2).reset(seed=0)[0].shape == (2, 2, 5, 5)
+    other = EnvConfig("rl/Catch-v0", {"rows": 5, "columns": 6}, transforms=[GrayLevelIndex(), FrameStack(2)])
     with pytest.raises(ConfigError, match="this run has"):
-        SimulatedData(other, str(silent), frames).dream_envs(2)
-    with pytest.raises(ConfigError, match="provides world; a reward is needed here"):
-        SimulatedData(SMALL, str(silent), frames, reward=str(silent)).dream_envs(2)
+        SimulatedData(other, str(silent), frames).make_simulated_envs(2)
+    with pytest.raises(ConfigError, match="exports world; a reward is needed here"):
+        SimulatedData(SMALL, str(silent), frames, reward_from=str(silent)).make_simulated_envs(2)
 
 
 def catch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **config) -> float:
@@ -270,7 +293,7 @@ def catch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **config) -> float:
 
 def test_catch_is_learned_in_the_dream_in_a_minute(tmp_path, monkeypatch):
     """One cycle: from -0.8 (random) to far above it in the real game, which only ever gave frames."""
-    shorter = [{"name": "policy", "set": {"run.updates": 40}}]
+    shorter = [{"name": "policy", "overrides": {"run.updates": 40}}]
     assert catch(tmp_path, monkeypatch, cycles=1, stages=shorter) > -0.4
 
 

@@ -54,12 +54,12 @@ def target_of(monkeypatch, file, model, rows) -> torch.Tensor:
 @pytest.mark.parametrize("double", [True, False])
 def test_double_q_values_the_online_choice_by_the_slow_network(double, monkeypatch):
     torch.manual_seed(0)
-    model = ready(DQN(DISCRETE, MLP([8]), double=double))
+    model = ready(DQN(DISCRETE, MLP([8]), double_q=double))
     with torch.no_grad():
-        for weight in model.q_slow.parameters():
+        for weight in model.q_target.parameters():
             weight.add_(torch.randn(weight.shape))
         rows = batch(DISCRETE)
-        online, slow = model.q(rows.next_obs), model.q_slow(rows.next_obs)
+        online, slow = model.q(rows.next_obs), model.q_target(rows.next_obs)
     assert (online.argmax(-1) != slow.argmax(-1)).any()
     best = slow.gather(-1, online.argmax(-1, keepdim=True))[:, 0] if double else slow.amax(-1)
     torch.testing.assert_close(target_of(monkeypatch, dqn, model, rows), 1.0 + 0.9 * best)
@@ -68,8 +68,8 @@ def test_double_q_values_the_online_choice_by_the_slow_network(double, monkeypat
 def test_terminated_rows_are_worth_their_reward_and_long_rows_their_own_discount(monkeypatch):
     terminated, discount = torch.tensor([0.0, 1.0] * 4), torch.tensor([0.9, 0.9, 0.81, 0.81] * 2)
     rows = batch(DISCRETE, terminated=terminated, discount=discount)
-    model = ready(DQN(DISCRETE, MLP([8]), double=False))
-    slow = model.q_slow(rows.next_obs).amax(-1).detach()
+    model = ready(DQN(DISCRETE, MLP([8]), double_q=False))
+    slow = model.q_target(rows.next_obs).amax(-1).detach()
     target = target_of(monkeypatch, dqn, model, rows)
     torch.testing.assert_close(target, 1.0 + discount * (1 - terminated) * slow)
 
@@ -77,11 +77,11 @@ def test_terminated_rows_are_worth_their_reward_and_long_rows_their_own_discount
 def test_masked_actions_are_never_chosen_nor_valued(monkeypatch):
     legal = torch.tensor([True, False, True]).expand(8, 3)
     rows = batch(DISCRETE, mask=legal, next_mask=legal)
-    model = ready(DQN(DISCRETE, MLP([8]), double=False))
+    model = ready(DQN(DISCRETE, MLP([8]), double_q=False))
     with torch.no_grad():
-        for net in (model.q, model.q_slow):
+        for net in (model.q, model.q_target):
             net.advantage[-1].bias[1] = 1e6
-        slow = model.q_slow(rows.next_obs)[:, [0, 2]].amax(-1)
+        slow = model.q_target(rows.next_obs)[:, [0, 2]].amax(-1)
     torch.testing.assert_close(target_of(monkeypatch, dqn, model, rows), 1.0 + 0.9 * slow)
     for explore in (None, torch.Generator().manual_seed(0)):
         model.clock.progress = 0.0
@@ -112,11 +112,11 @@ def test_importance_weights_scale_the_loss_row_by_row():
 
 @pytest.mark.parametrize(("rate", "every"), [(1.0, 3), (0.25, 1), (0.1, 2)])
 def test_slow_q_moves_by_exactly_the_target_rate_when_it_is_due(rate, every):
-    model = ready(DQN(DISCRETE, MLP([8]), target_rate=rate, target_every=every, lr=0.1))
+    model = ready(DQN(DISCRETE, MLP([8]), tau=rate, target_every=every, lr=0.1))
     for update in range(1, 7):
-        slow = [p.clone() for p in model.q_slow.parameters()]
+        slow = [p.clone() for p in model.q_target.parameters()]
         model.update(batch(DISCRETE))
-        for before, after, fast in zip(slow, model.q_slow.parameters(), model.q.parameters(), strict=True):
+        for before, after, fast in zip(slow, model.q_target.parameters(), model.q.parameters(), strict=True):
             expected = before if update % every else torch.lerp(before, fast.detach(), rate)
             assert torch.equal(after, expected)
 
@@ -125,24 +125,24 @@ def test_slow_q_moves_by_exactly_the_target_rate_when_it_is_due(rate, every):
 @pytest.mark.parametrize("rate", [0.005, 0.3])
 def test_slow_critics_move_by_exactly_the_target_rate(make, rate):
     spec = CONTINUOUS if make is SAC else DISCRETE
-    model = ready(make(spec, MLP([8]), target_rate=rate, lr=0.1))
+    model = ready(make(spec, MLP([8]), tau=rate, lr=0.1))
     assert all(
-        torch.equal(a, b) for a, b in zip(model.q_slow.parameters(), model.q.parameters(), strict=True)
+        torch.equal(a, b) for a, b in zip(model.q_target.parameters(), model.q.parameters(), strict=True)
     )
     for _ in range(3):
-        slow = [p.clone() for p in model.q_slow.parameters()]
+        slow = [p.clone() for p in model.q_target.parameters()]
         model.update(batch(spec))
-        for before, after, fast in zip(slow, model.q_slow.parameters(), model.q.parameters(), strict=True):
+        for before, after, fast in zip(slow, model.q_target.parameters(), model.q.parameters(), strict=True):
             assert torch.equal(after, torch.lerp(before, fast.detach(), rate))
 
 
 def test_pixel_encoders_follow_alike():
     run = bare(BY_NAME["sac-pixels"])
     block = run.block()
-    slow = [p.clone() for p in run.model.encoder_slow.parameters()]
+    slow = [p.clone() for p in run.model.encoder_target.parameters()]
     del block.batches[1:]
     run.learn(block)
-    pairs = zip(slow, run.model.encoder_slow.parameters(), run.model.encoder.parameters(), strict=True)
+    pairs = zip(slow, run.model.encoder_target.parameters(), run.model.encoder.parameters(), strict=True)
     assert all(torch.equal(after, torch.lerp(before, fast.detach(), 0.05)) for before, after, fast in pairs)
 
 
@@ -162,7 +162,7 @@ def test_temperature_falls_when_entropy_is_above_its_target_and_rises_below(make
     spec = CONTINUOUS if make is SAC else DISCRETE
     low, high = ({"target_entropy": -50.0}, {"target_entropy": 50.0}) if make is SAC else ({}, {})
     if make is DiscreteSAC:
-        low, high = {"target_entropy_share": 0.1}, {"target_entropy_share": 1.5}
+        low, high = {"target_entropy_scale": 0.1}, {"target_entropy_scale": 1.5}
     for target, falls in ((low, True), (high, False)):
         model = ready(make(spec, MLP([8]), **target))
         before = model.log_alpha.item()
@@ -210,7 +210,7 @@ def test_a_fixed_temperature_stays(make):
 def test_the_target_entropy_is_minus_the_action_dimensions():
     spec = CONTINUOUS._replace(action_shape=(5,))
     assert SAC(spec, MLP([8])).target_entropy == -5.0
-    assert DiscreteSAC(DISCRETE, MLP([8]), target_entropy_share=0.5).target_entropy == pytest.approx(
+    assert DiscreteSAC(DISCRETE, MLP([8]), target_entropy_scale=0.5).target_entropy == pytest.approx(
         0.5 * math.log(3)
     )
 
@@ -219,7 +219,14 @@ def test_the_target_entropy_is_minus_the_action_dimensions():
 def test_sac_target_is_the_minimum_of_the_slow_critics(critics, subset, monkeypatch):
     """Over all of them, or over a subset drawn anew each update; minus alpha log pi of a fresh action."""
     model = ready(
-        SAC(CONTINUOUS, MLP([8]), critics=critics, critic_subset=subset, alpha=0.5, critic_hidden=[8])
+        SAC(
+            CONTINUOUS,
+            MLP([8]),
+            num_critics=critics,
+            num_target_critics=subset,
+            alpha=0.5,
+            critic_hidden_dims=[8],
+        )
     )
     rows = batch(CONTINUOUS)
     torch.manual_seed(3)
@@ -232,7 +239,7 @@ def test_sac_target_is_the_minimum_of_the_slow_critics(critics, subset, monkeypa
         density = torch.distributions.Normal(mean, log_std.exp()).log_prob(raw) - torch.log(
             1 - raw.tanh() ** 2 + 1e-9
         )
-        q = model.q_slow(rows.next_obs, raw.tanh())
+        q = model.q_target(rows.next_obs, raw.tanh())
         if subset:
             q = q[torch.randperm(critics)[:subset]]
     torch.manual_seed(3)
@@ -241,13 +248,13 @@ def test_sac_target_is_the_minimum_of_the_slow_critics(critics, subset, monkeypa
 
 
 def test_subsets_differ_from_update_to_update(monkeypatch):
-    model = ready(SAC(CONTINUOUS, MLP([8]), critics=6, critic_subset=1, alpha=1e-9, lr=1e-12))
+    model = ready(SAC(CONTINUOUS, MLP([8]), num_critics=6, num_target_critics=1, alpha=1e-9, lr=1e-12))
     seen = {round(target_of(monkeypatch, sac, model, batch(CONTINUOUS)).sum().item(), 2) for _ in range(12)}
     assert len(seen) > 3
 
 
 def test_the_actor_waits_and_then_makes_up_for_it():
-    model = ready(SAC(CONTINUOUS, MLP([8]), actor_every=3))
+    model = ready(SAC(CONTINUOUS, MLP([8]), policy_delay=3))
     steps = []
     model._actor_step = lambda *args: steps.append(int(model.updates)) or {}
     for _ in range(6):
@@ -283,16 +290,14 @@ def test_gradients_are_scaled_down_to_the_largest_norm():
 
 
 def test_dqn_anneals_its_rate_from_the_full_one():
-    case = BY_NAME["dqn"].but(
-        {"learning_starts": 8, "update_ratio": 0.5}, {"lr": 0.1, "lr_schedule": Linear()}
-    )
+    case = BY_NAME["dqn"].but({"learning_starts": 8, "utd_ratio": 0.5}, {"lr": 0.1, "lr_schedule": Linear()})
     run = bare(case, RunConfig(env_steps=80))
     rates = []
-    while not run.data.schedule.finished:
-        progress = run.data.schedule.fraction
-        before = run.data.schedule.update
+    while not run.data.clock.is_finished:
+        progress = run.data.clock.fraction
+        before = run.data.clock.update
         run.learn(run.data.next_block())
-        if run.data.schedule.update > before:
+        if run.data.clock.update > before:
             rates.append((progress, run.optimizers[0].param_groups[0]["lr"]))
     assert len(rates) > 3
     assert [rate for _, rate in rates] == pytest.approx([0.1 * (1 - progress) for progress, _ in rates])
@@ -305,5 +310,5 @@ def test_an_action_space_that_is_not_supported_is_named(make, spec):
 
 
 def test_a_subset_larger_than_the_ensemble_is_refused():
-    with pytest.raises(ConfigError, match="critic_subset"):
-        SAC(CONTINUOUS, critics=2, critic_subset=3)
+    with pytest.raises(ConfigError, match="num_target_critics"):
+        SAC(CONTINUOUS, num_critics=2, num_target_critics=3)

@@ -16,17 +16,26 @@ BOX = EnvSpec("fake", (3,), action_shape=(2,), action_low=(-1.0, -1.0), action_h
 
 def made(spec: EnvSpec = BOX, **parts) -> PlaNet:
     torch.manual_seed(0)
-    planner = CEM(**{"horizon": 4, "candidates": 200, "elites": 20, "iterations": 6, "noise": 0.3, **parts})
-    return PlaNet(spec, world(1, continues=None), planner)
+    planner = CEM(
+        **{
+            "horizon": 4,
+            "num_samples": 200,
+            "num_elites": 20,
+            "iterations": 6,
+            "exploration_noise": 0.3,
+            **parts,
+        }
+    )
+    return PlaNet(spec, world(1, continue_head=None), planner)
 
 
 class Line(nn.Module):
     """A true world in place of the learned one: the state adds up what is done, and pays for being near a place."""
 
-    def dream(self, state, action, noise, weights=None):
+    def img_step(self, state, action, noise, weights=None):
         return LatentState(state.deter + action, state.stoch)
 
-    def prepared(self):
+    def cached_weights(self):
         return ()
 
 
@@ -41,13 +50,13 @@ class Pays(nn.Module):
 
 def on_a_line(goal=(0.3, -0.9), **parts) -> PlaNet:
     module = made(**parts)
-    module.world.rssm = Line()
-    module.world.reward = Pays(torch.tensor(goal))
+    module.world_model.rssm = Line()
+    module.world_model.reward_head = Pays(torch.tensor(goal))
     return module
 
 
 def test_with_true_dynamics_the_known_optimum_is_found():
-    module = on_a_line(candidates=1000, elites=50, iterations=10)
+    module = on_a_line(num_samples=1000, num_elites=50, iterations=10)
     state = LatentState(torch.zeros(3, 2), torch.zeros(3, 1))
     plan = module.planner.plan(lambda plans: module.score(state, plans), torch.zeros(3, 4, 2), None)
     assert torch.allclose(plan.action, torch.tensor([0.3, -0.9]).expand(3, 2), atol=0.1)
@@ -77,7 +86,7 @@ def test_a_plan_is_made_anew_every_step_and_the_same_for_the_same_state():
 
 
 def test_noise_is_for_collecting_and_within_bounds():
-    module = made(noise=5.0)
+    module = made(exploration_noise=5.0)
     obs, carry = torch.randn(50, 3), module.initial_carry(50)
     noisy = module.act(obs, carry, torch.Generator().manual_seed(0))[0]
     assert noisy.abs().max() <= 1.0 and (noisy.abs() == 1.0).float().mean() > 0.5

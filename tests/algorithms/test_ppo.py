@@ -46,10 +46,10 @@ def test_later_ratios_are_not(monkeypatch):
 
 @pytest.mark.parametrize("case", PPO_CASES, ids=lambda case: case.name)
 def test_the_first_pass_covers_every_step_once(case, monkeypatch):
-    run = bare(case.but(model={"epochs": 1, "minibatch_size": 50}))
+    run = bare(case.but(model={"n_epochs": 1, "minibatch_size": 50}))
     calls = spied(monkeypatch, run)
     assert sum(call[0].numel() for call in calls) == 16 * 8
-    assert run.data.schedule.update == 1
+    assert run.data.clock.update == 1
 
 
 def test_advantages_are_standardised_within_a_minibatch(monkeypatch):
@@ -58,7 +58,7 @@ def test_advantages_are_standardised_within_a_minibatch(monkeypatch):
 
 
 def test_the_first_rate_and_clip_are_the_full_ones_and_the_last_are_not_zero(monkeypatch):
-    anneal = {"lr": 0.1, "lr_schedule": Linear(), "clip": 0.2, "clip_schedule": Linear()}
+    anneal = {"lr": 0.1, "lr_schedule": Linear(), "clip_range": 0.2, "clip_range_schedule": Linear()}
     run = bare(DISCRETE.but(model=anneal), RunConfig(env_steps=4 * 128))
     rates, clips = [], []
     for _ in range(4):
@@ -88,7 +88,7 @@ def by_hand(run: Bare, rollout: Rollout) -> torch.Tensor:
 @pytest.mark.parametrize("name", ["ppo-discrete", "ppo-gru", "ppo-transformer"])
 def test_next_values_are_those_of_the_true_next_observations(name):
     """Also after a cut, where the next row belongs to another episode, and at the rollout's end."""
-    config = env("rl/Counter-v0", length=6, jitter=4)
+    config = env("rl/Counter-v0", episode_length=6, jitter=4)
     config.max_episode_steps = 4
     run = bare(BY_NAME[name].but({"env": config}))
     for _ in range(2):
@@ -104,7 +104,7 @@ def test_next_values_are_those_of_the_true_next_observations(name):
 
 def test_passes_stop_once_the_policy_has_moved_too_far(monkeypatch):
     calls = spied(
-        monkeypatch, bare(DISCRETE.but(model={"target_kl": 1e-9, "epochs": 10, "minibatch_size": 128}))
+        monkeypatch, bare(DISCRETE.but(model={"target_kl": 1e-9, "n_epochs": 10, "minibatch_size": 128}))
     )
     assert len(calls) == 2, "the first pass moves it, the second sees that"
 
@@ -114,7 +114,7 @@ def test_all_ranks_stop_by_their_mean(monkeypatch):
     monkeypatch.setattr(
         ppo_file.distributed, "average_", lambda tensors: [each.fill_(0.0) for each in tensors]
     )
-    model = {"target_kl": 1e-9, "epochs": 4, "minibatch_size": 128}
+    model = {"target_kl": 1e-9, "n_epochs": 4, "minibatch_size": 128}
     assert len(spied(monkeypatch, bare(DISCRETE.but(model=model)))) == 4
 
 

@@ -35,7 +35,7 @@ def batch(seed: int) -> Transitions:
 def model(**options) -> SAC:
     torch.manual_seed(0)
     network = MLP([16, 16], activation="relu", init="default")
-    return SAC(SPEC, network, critic_hidden=[16, 12], lr=1e-2, **options)
+    return SAC(SPEC, network, critic_hidden_dims=[16, 12], lr=1e-2, **options)
 
 
 def watched(sac: SAC) -> SAC:
@@ -54,12 +54,12 @@ def assert_same(left: SAC, right: SAC) -> None:
     "options",
     [
         {},
-        {"critics": 1},
-        {"critics": 5, "critic_subset": 2},
+        {"num_critics": 1},
+        {"num_critics": 5, "num_target_critics": 2},
         {"max_grad_norm": 0.1},
         {"alpha": 0.2},
-        {"actor_every": 2},
-        {"actor_starts": 3},
+        {"policy_delay": 2},
+        {"actor_warmup_updates": 3},
         {"critic_layer_norm": True},
     ],
     ids=str,
@@ -83,7 +83,7 @@ def test_losses_are_those_of_the_paper():
     torch.manual_seed(3)
     with torch.no_grad():
         next_action, next_log_prob = sac.actor.sample(rows.next_obs)
-        next_value = sac.q_slow(rows.next_obs, next_action).amin(0) - 0.3 * next_log_prob
+        next_value = sac.q_target(rows.next_obs, next_action).amin(0) - 0.3 * next_log_prob
         q_target = rows.reward + rows.discount * (1 - rows.terminated) * next_value
         q1, q2 = sac.q(rows.obs, rows.action)
         loss = 0.5 * (rows.weight * ((q1 - q_target) ** 2 + (q2 - q_target) ** 2)).mean()

@@ -16,22 +16,22 @@ def small(**options):
 def test_the_target_is_the_lower_slow_critic_of_the_smoothed_slow_action():
     model = small(policy_noise=0.0, normalize_obs=False)
     with torch.no_grad():
-        for weight in (*model.q_slow.parameters(), *model.policy_slow.parameters()):
+        for weight in (*model.q_target.parameters(), *model.policy_target.parameters()):
             weight.add_(0.1 * torch.randn(weight.shape))
     terminated = torch.tensor([0.0, 1.0] * 8)
     batch = rows(terminated=terminated)
-    slow = model.q_slow(batch.next_obs, model.policy_slow(batch.next_obs)).amin(0)
+    slow = model.q_target(batch.next_obs, model.policy_target(batch.next_obs)).amin(0)
     torch.testing.assert_close(model._target(batch.next_obs, batch), 1 + 0.9 * (1 - terminated) * slow)
 
 
 def test_noise_is_clipped_and_actions_stay_within_bounds(monkeypatch):
     model, seen = small(policy_noise=100.0, noise_clip=0.5, normalize_obs=False), []
     monkeypatch.setattr(
-        model.q_slow, "forward", lambda obs, action: seen.append(action) or torch.zeros(2, 16)
+        model.q_target, "forward", lambda obs, action: seen.append(action) or torch.zeros(2, 16)
     )
     batch = rows()
     model._target(batch.next_obs, batch)
-    clean = model.policy_slow(batch.next_obs)
+    clean = model.policy_target(batch.next_obs)
     assert (seen[0] - clean).abs().max() <= 0.5 + 1e-6
     assert seen[0].abs().max() <= 1.0 and (seen[0] - clean).abs().max() > 0.4
 
@@ -66,14 +66,14 @@ def test_policy_and_slow_networks_move_every_second_update():
         before = weights(model)
         assert finite(model.update(rows()))
         moved = {name.split(".")[0] for name in differing(before, weights(model))}
-        both = {"q", "updates", "policy", "policy_slow", "q_slow"}
+        both = {"q", "updates", "policy", "policy_target", "q_target"}
         assert moved == (both if update % 2 == 0 else {"q", "updates"})
 
 
 def test_without_value_it_clones():
-    model, batch = small(alpha=0.0, lr=0.01, actor_every=1), rows(64)
+    model, batch = small(alpha=0.0, lr=0.01, policy_delay=1), rows(64)
     batch = batch._replace(action=torch.tanh(batch.obs[:, :2]))
-    errors = [model.update(batch)["train/clone_error"].item() for _ in range(100)]
+    errors = [model.update(batch)["train/bc_loss"].item() for _ in range(100)]
     assert errors[-1] < 0.02 < errors[0]
 
 
@@ -91,7 +91,7 @@ def test_value_pulls_the_policy_from_the_worse_to_the_better_action():
 def test_one_normaliser_for_all_and_the_same_after_a_reload():
     batch = rows(200, obs=4 + 2 * torch.randn(200, 3))
     model = fitted(small(), batch)
-    assert not [name for name in model.state_dict() if name.startswith("policy_slow.norm")]
+    assert not [name for name in model.state_dict() if name.startswith("policy_target.norm")]
     model.update(batch)
     copy = reloaded(model, TD3_BC(SPEC, [16]))
     assert torch.equal(copy.act(batch.obs, (), None)[0], model.act(batch.obs, (), None)[0])

@@ -16,7 +16,7 @@ from rl_lightning.kernels.activations import sim_norm
 from rl_lightning.models.latent_mpc.latent_world import (
     LIMIT,
     LatentModel,
-    SimplexModel,
+    SimNormModel,
     discount_for,
     gaussian_entropy_estimate,
 )
@@ -68,41 +68,41 @@ def test_discount_from_the_length_of_an_episode(steps, gamma):
 
 def test_the_discount_counts_steps_of_the_agent_and_not_frames():
     spec = SPEC._replace(max_episode_steps=1000, action_repeat=2)
-    assert TDMPC2(spec, size="1M").gamma == pytest.approx(0.99)
-    assert TDMPC2(spec, size="1M", gamma=0.9).gamma == 0.9
+    assert TDMPC2(spec, model_size="1M").gamma == pytest.approx(0.99)
+    assert TDMPC2(spec, model_size="1M", gamma=0.9).gamma == 0.9
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
 def test_two_hot_at_the_edges(sign):
     """The largest number there is goes to the last bin alone, and does not wrap around to the first."""
-    model = SimplexModel(3, 2, 8, 4, [8], 8, 2, bins=11)
+    model = SimNormModel(3, 2, 8, 4, [8], 8, 2, num_bins=11)
     edge = symexp(torch.tensor(sign * LIMIT))
     last = -1 if sign > 0 else 0
     logits = torch.full((11,), -50.0)
     logits[last] = 50.0
-    assert model.cost(logits, edge).item() == pytest.approx(0.0, abs=1e-4)
-    assert model.cost(logits, 10 * edge).item() == pytest.approx(0.0, abs=1e-4)
-    assert model.number(logits).item() == pytest.approx(edge.item(), rel=1e-4)
+    assert model.two_hot_loss(logits, edge).item() == pytest.approx(0.0, abs=1e-4)
+    assert model.two_hot_loss(logits, 10 * edge).item() == pytest.approx(0.0, abs=1e-4)
+    assert model.decode_value(logits).item() == pytest.approx(edge.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-3, 1.0, -1.0, 37.5, -1e4])
 def test_two_hot_round_trip(value):
-    model = SimplexModel(3, 2, 8, 4, [8], 8, 2)
+    model = SimNormModel(3, 2, 8, 4, [8], 8, 2)
     logits = torch.zeros(101, requires_grad=True)
     optimizer = torch.optim.Adam([logits], 0.3)
     for _ in range(300):
         optimizer.zero_grad()
-        model.cost(logits, torch.tensor(value)).backward()
+        model.two_hot_loss(logits, torch.tensor(value)).backward()
         optimizer.step()
-    assert model.number(logits).item() == pytest.approx(value, rel=0.05, abs=0.02)
+    assert model.decode_value(logits).item() == pytest.approx(value, rel=0.05, abs=0.02)
 
 
 def test_everything_is_worth_exactly_nothing_at_first():
     model = small().model
     latent, action = model.encode(torch.randn(4, 3)), torch.rand(4, 2)
     assert (model.step(latent, action)[1] == 0).all()
-    assert (model.number(model.q(torch.cat((latent, action), -1))) == 0).all()
-    plain = TDMPC(SPEC, latent=4, encoder_hidden=8, hidden=8).model
+    assert (model.decode_value(model.q(torch.cat((latent, action), -1))) == 0).all()
+    plain = TDMPC(SPEC, latent_dim=4, encoder_hidden_dim=8, hidden_dim=8).model
     latent = plain.encode(torch.randn(4, 3))
     assert (plain.step(latent, action)[1] == 0).all()
     assert (plain.q(torch.cat((latent, action), -1)) == 0).all()
@@ -110,7 +110,7 @@ def test_everything_is_worth_exactly_nothing_at_first():
 
 def test_an_end_counts_for_its_own_step_alone():
     agent = small(episodic=True)
-    torch.nn.init.normal_(agent.q_slow.layers[-1].weight)
+    torch.nn.init.normal_(agent.q_target.layers[-1].weight)
     goal = torch.randn(2, 5, 8)
     reward = torch.arange(10.0).reshape(2, 5)
     terminated = torch.zeros(2, 5)
@@ -144,7 +144,7 @@ def test_rows_are_paired_as_they_were_played():
     torch.manual_seed(0)
     spec = EnvSpec("x", (1,), action_shape=(1,), max_episode_steps=100)
     agent = TDMPC2(
-        spec, latent=32, encoder_hidden=[32], hidden=64, critics=2, lr=3e-3, encoder_lr_scale=1.0,
+        spec, latent_dim=32, encoder_hidden_dims=[32], hidden_dim=64, num_critics=2, lr=3e-3, encoder_lr_scale=1.0,
         planner=MPPI(**SMALL),
     )  # fmt: skip
     for _ in range(300):
@@ -177,7 +177,7 @@ def test_members_are_those_that_were_named():
 
 def test_the_quick_ways_through_the_networks_lead_to_the_same_place():
     """Plans fork from one latent, and value functions are asked one by one on a CPU."""
-    agent = small(critics=3)
+    agent = small(num_critics=3)
     model = agent.model
     for net in (model.reward.layers, model.q.layers):
         torch.nn.init.normal_(net[-1].weight)
@@ -185,12 +185,14 @@ def test_the_quick_ways_through_the_networks_lead_to_the_same_place():
         torch.nn.init.normal_(norm.weight)
         torch.nn.init.normal_(norm.bias)
     latent, action = model.encode(torch.randn(2, 3)), torch.rand(2, 5, 2)
-    forked, plain = model.fork(latent, action), LatentModel.fork(model, latent, action)
+    forked, plain = model.step_many(latent, action), LatentModel.step_many(model, latent, action)
     for one, two in zip(forked, plain, strict=True):
         assert torch.allclose(one, two, atol=1e-5)
     rows = torch.randn(6, 10)
     for which in (None, torch.tensor([2, 0])):
-        apart, together = (walk(rows, which, False) for walk in (model.q.one_by_one, model.q.together))
+        apart, together = (
+            walk(rows, which, False) for walk in (model.q.forward_sequential, model.q.forward_batched)
+        )
         assert torch.allclose(apart, together, atol=1e-5)
         slopes = [
             torch.autograd.grad(out.square().sum(), list(model.q.parameters())) for out in (apart, together)
@@ -199,7 +201,7 @@ def test_the_quick_ways_through_the_networks_lead_to_the_same_place():
 
 
 def test_the_scale_follows_the_first_step_and_never_falls_below_one():
-    agent = small(target_rate=0.5)
+    agent = small(tau=0.5)
     agent._rescale(torch.linspace(0, 100, 101))
     assert agent.scale.item() == pytest.approx(1 + 0.5 * (90 - 1))
     for _ in range(60):
@@ -225,16 +227,16 @@ class Line(LatentModel):
         moved = latent + 0.5 * action
         return moved, -moved.square().sum(-1)
 
-    def propose(self, latent, generator):
+    def sample_action(self, latent, generator):
         return torch.zeros_like(latent)
 
-    def worth(self, latent, generator):
+    def value(self, latent, generator):
         return -10.0 * latent.square().sum(-1)
 
 
 @pytest.mark.parametrize("horizon", [None, 1])
 def test_planning_in_a_known_latent_model(horizon):
-    planner = MPPI(horizon=3, samples=256, elites=32, iterations=8, temperature=2.0, policy_samples=8)
+    planner = MPPI(horizon=3, num_samples=256, num_elites=32, iterations=8, temperature=2.0, num_pi_trajs=8)
     obs = torch.tensor([[0.3], [-0.4], [0.05]])
     plan = plan_latent(planner, Line(), obs, torch.zeros(3, 3, 1), 0.99, None, horizon)
     assert torch.allclose(plan.action, -2 * obs, atol=0.2)
@@ -253,7 +255,7 @@ def test_returns_of_a_plan_by_hand():
 
 def test_a_plan_earns_nothing_after_the_end():
     class Ending(Line):
-        def ended(self, latent):
+        def termination_prob(self, latent):
             return (latent[:, 0] > 0.9).float()
 
     found = Ending().returns(torch.tensor([[0.5]]), torch.tensor([[[[1.0], [1.0]]]]), 0.9, None)
@@ -298,19 +300,19 @@ def test_discrete_actions_and_pictures_are_refused(cls):
 )
 def test_presets_have_about_the_weights_they_are_named_for(size, millions):
     with torch.device("meta"):
-        agent = TDMPC2(EnvSpec("x", (24,), action_shape=(6,)), size=size)
+        agent = TDMPC2(EnvSpec("x", (24,), action_shape=(6,)), model_size=size)
     total = sum(p.numel() for p in agent.model.parameters()) / 1e6
     assert 0.75 * millions < total < 1.25 * millions, (size, total)
     assert set(SIZES) == {"1M", "5M", "19M", "48M", "317M"}
 
 
 def test_tdmpc_plans_further_and_more_narrowly_as_it_learns():
-    agent = TDMPC(SPEC, latent=4, encoder_hidden=8, hidden=8, warmup=100)
-    assert agent.schedule() == (1, 0.5)
+    agent = TDMPC(SPEC, latent_dim=4, encoder_hidden_dim=8, hidden_dim=8, planner_warmup_updates=100)
+    assert agent.planner_schedule() == (1, 0.5)
     agent.updates.fill_(50)
-    assert agent.schedule() == (3, pytest.approx(0.275))
+    assert agent.planner_schedule() == (3, pytest.approx(0.275))
     agent.updates.fill_(1000)
-    assert agent.schedule() == (5, pytest.approx(0.05))
+    assert agent.planner_schedule() == (5, pytest.approx(0.05))
 
 
 def test_priorities_are_errors_of_the_values():
@@ -324,6 +326,6 @@ def test_priorities_are_errors_of_the_values():
 def test_data_of_a_pendulum_make_updates_as_asked(name):
     run = bare(BY_NAME[name].but(data={"env": PENDULUM}))
     assert windows.keywords["train_ratio"] / (8 * 3) == 0.5
-    while run.data.schedule.env_step < 148:
+    while run.data.clock.env_step < 148:
         run.turn()
-    assert run.data.schedule.update == (run.data.schedule.env_step - 48) * 0.5
+    assert run.data.clock.update == (run.data.clock.env_step - 48) * 0.5

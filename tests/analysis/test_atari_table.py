@@ -8,7 +8,7 @@ import pytest
 
 from rl_lightning.analysis.atari_table import aggregates, atari_tables
 from rl_lightning.datasets import atari100k
-from rl_lightning.runs.store.select_runs import choose
+from rl_lightning.runs.store.select_runs import select_runs
 
 DIAMOND = Path(__file__).parents[3] / "shared" / "data" / "anchors" / "atari100k-diamond.json"
 
@@ -73,7 +73,7 @@ def test_report_over_games_has_the_table(add, rl, logs):
     for seed, scores in enumerate(([3, 20.0], [5, 24.0])):
         add(f"mbarc-freeway-s{seed}", scores, group="mbarc-freeway", env="ALE/Freeway-v5", seed=seed)
     add("mbarc-pong", [-20.0, 10.0, -3.05], env="ALE/Pong-v5")
-    games, all_games = atari_tables(choose(["mbarc-freeway", "mbarc-pong"]))
+    games, all_games = atari_tables(select_runs(["mbarc-freeway", "mbarc-pong"]))
     assert [row[0] for row in games.rows] == ["Freeway", "Pong"]
     freeway = dict(zip(games.columns, games.rows[0], strict=True))
     assert freeway["ours"] == 22.0 and freeway["runs"] == 2 and freeway["MBARC"] == 23.8
@@ -86,4 +86,4 @@ def test_report_over_games_has_the_table(add, rl, logs):
     text = (logs.parent / "page.html").read_text()
     assert "Atari 100k, human-normalised" in text and "EfficientZero" in text
     add("cartpole", [1, 2])
-    assert atari_tables(choose(["cartpole"])) == []
+    assert atari_tables(select_runs(["cartpole"])) == []

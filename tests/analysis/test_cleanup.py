@@ -22,7 +22,7 @@ def fill(add):
 
     def make(name, value=1.0, when=OLD, **fields):
         folder = add(name, [value], **({"created": when, "updated": when} | fields))
-        for path in ("checkpoints/last-000001/model.ckpt", "checkpoints/best.ckpt", "videos/a.mp4", "product/w",
+        for path in ("checkpoints/last-000001/model.ckpt", "checkpoints/best.ckpt", "videos/a.mp4", "artifact/w",
                      "events.out.tfevents.1.x", "predictions.npz", "eval.jsonl", "test.json", "mine.txt"):  # fmt: skip
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text("x" * 100)
@@ -36,7 +36,7 @@ def fill(add):
 
 def taken(logs, **kwargs):
     defaults = {"best": 0, "recent_days": None}
-    return set(cleanup.plan(Index(logs), **(defaults | kwargs)).take)
+    return set(cleanup.plan(Index(logs), **(defaults | kwargs)).to_delete)
 
 
 def test_configs_and_metrics_stay(logs, fill, rl):
@@ -58,7 +58,7 @@ def test_configs_and_metrics_stay(logs, fill, rl):
 
 def test_dry_run_and_no_answer_delete_nothing(logs, fill, rl, monkeypatch):
     folder = fill("a")
-    assert "clean  a: checkpoints" in rl("cleanup", "--keep-best", "0", "--dry-run").out
+    assert "clean  a: artifact, checkpoints" in rl("cleanup", "--keep-best", "0", "--dry-run").out
     answer = rl("cleanup", "--keep-best", "0")
     assert answer.code == 2 and "--yes" in answer.err
     assert rl("cleanup").code == 2 and rl("cleanup", "a", "--keep-best", "1").code == 2
@@ -118,32 +118,32 @@ def test_what_another_run_takes_stays(logs, fill, tmp_path, monkeypatch, how):
     source, other = fill("source"), fill("other")
     shelf = tmp_path / "checkpoints" / "source-123"
     shelf.parent.mkdir()
-    shelf.symlink_to(source / "product")
+    shelf.symlink_to(source / "artifact")
     config = {
         "name": {"ckpt_path": "source"},
-        "path": {"model": {"init_args": {"dynamics": "lightning_logs/source/product"}}},
-        "absolute": {"model": {"init_args": {"dynamics": str(source / "product")}}},
+        "path": {"model": {"init_args": {"dynamics": "lightning_logs/source/artifact"}}},
+        "absolute": {"model": {"init_args": {"dynamics": str(source / "artifact")}}},
         "shelf": {"model": {"init_args": {"dynamics": "checkpoints/source-123"}}},
-        "stage": {"stages": [{"name": "s", "takes": {"model.dynamics": str(source / "product")}}]},
-        "list": {"model": {"init_args": {"policies": [str(source / "product"), "x"]}}},
+        "stage": {"stages": [{"name": "s", "inputs": {"model.dynamics": str(source / "artifact")}}]},
+        "list": {"model": {"init_args": {"policies": [str(source / "artifact"), "x"]}}},
         "command": {},
     }[how]
     fill("user", config=config, command=["rl", "fit", "--ckpt_path=source"] if how == "command" else [])
     monkeypatch.chdir(tmp_path if how == "shelf" else "/")  # paths were written where the run was started
     assert taken(logs) == {"other", "user"}
-    assert cleanup.plan(Index(logs), 0, None).kept == {"source": "is taken by user"}
+    assert cleanup.plan(Index(logs), 0, None).kept_because == {"source": "is taken by user"}
     assert other.exists()
 
 
 def test_a_stage_that_takes_from_its_own_pipeline_protects_nothing(logs, fill):
     fill("pipe", kind="pipeline")
-    fill("pipe/train", config={"ckpt_path": str(logs / "pipe" / "collect" / "product")})
+    fill("pipe/train", config={"ckpt_path": str(logs / "pipe" / "collect" / "artifact")})
     fill("pipe/collect", status="finished")
     plan = cleanup.plan(Index(logs), 0, None)
-    assert set(plan.take) == {"pipe"}
-    assert {path.relative_to(logs).as_posix() for path in plan.take["pipe"]} >= {
-        "pipe/train/product",
-        "pipe/product",
+    assert set(plan.to_delete) == {"pipe"}
+    assert {path.relative_to(logs).as_posix() for path in plan.to_delete["pipe"]} >= {
+        "pipe/train/artifact",
+        "pipe/artifact",
     }
 
 
@@ -164,18 +164,18 @@ def test_links_are_not_followed(logs, fill, tmp_path):
     fill("../elsewhere")
     index = Index(logs)
     plan = cleanup.plan(index, 0, None)
-    assert set(plan.take) == {"a"} and plan.kept["linked"] == "is a link"
+    assert set(plan.to_delete) == {"a"} and plan.kept_because["linked"] == "is a link"
     assert cleanup.carry_out(plan, index) == []
     assert (treasure / "gold").exists() and (folder / "wandb").is_symlink()
     assert not (folder / "checkpoints").exists()
     assert (tmp_path / "elsewhere" / "checkpoints" / "best.ckpt").exists()
 
 
-def test_links_on_the_shelf_go_with_their_product(logs, fill, tmp_path):
+def test_links_on_the_shelf_go_with_their_artifact(logs, fill, tmp_path):
     folder = fill("a")
     shelf = tmp_path / "shelf"
     shelf.mkdir()
-    (shelf / "a-1").symlink_to(folder / "product")
+    (shelf / "a-1").symlink_to(folder / "artifact")
     (shelf / "dead-already").symlink_to(tmp_path / "nowhere")
     index = Index(logs)
     cleanup.carry_out(cleanup.plan(index, 0, None), index, [shelf])

@@ -24,7 +24,7 @@ from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.io.text import printable
 from rl_lightning.runs.store import metrics_file
 from rl_lightning.runs.store.run_folder import Run
-from rl_lightning.runs.store.select_runs import choose
+from rl_lightning.runs.store.select_runs import select_runs
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def groups(add):
 
 
 def test_numbers_by_hand(groups):
-    result = compare(choose(["a", "b"]), ["eval/return"], threshold=2.0, optimal=5.0)
+    result = compare(select_runs(["a", "b"]), ["eval/return"], threshold=2.0, optimal=5.0)
     a, b = result.rows
     assert (a["name"], a["runs"], a["task"]) == ("a", 3, "CartPole-v1")
     # last-10 of a seed with values 0, v, v is 2v/3: 2/3, 2, 10/3
@@ -56,13 +56,13 @@ def test_numbers_by_hand(groups):
 
 
 def test_a_single_run_is_told_apart(groups):
-    result = compare(choose(["one"]), ["reward"])
+    result = compare(select_runs(["one"]), ["reward"])
     assert result.metrics == ["eval/return"] and result.rows[0]["over"] == "last 4 values"
     assert any("nothing about other seeds" in note for note in result.notes)
 
 
 def test_losses_are_better_when_lower(groups):
-    rows = compare(choose(["a", "one"]), ["loss"]).rows
+    rows = compare(select_runs(["a", "one"]), ["loss"]).rows
     assert rows[0]["metric"] == "train/loss" and rows[1]["best"] == 0.25
     # nine tenths of the way from 1 down to 0.25 is 0.325: 1/3 is not there, 1/4 is
     assert [row["steps_to_threshold"] for row in rows] == [None, 4000.0]
@@ -70,14 +70,14 @@ def test_losses_are_better_when_lower(groups):
 
 def test_different_tasks_are_not_held_against_each_other(add, groups):
     add("hop", [1, 2], env="Hopper-v5")
-    result = compare(choose(["one", "hop"]))
+    result = compare(select_runs(["one", "hop"]))
     assert result.rows[1]["improvement"] is None
     assert any("different tasks" in note for note in result.notes)
 
 
 def test_the_data_set_is_the_task(add, logs):
     add("off", [1], env="Hopper-v5", config={"data": {"init_args": {"dataset": "d4rl/hopper-medium-v2"}}})
-    assert compare(choose(["off"])).rows[0]["task"] == "d4rl/hopper-medium-v2"
+    assert compare(select_runs(["off"])).rows[0]["task"] == "d4rl/hopper-medium-v2"
 
 
 def test_names_groups_siblings_and_pipelines(add, logs):
@@ -89,13 +89,13 @@ def test_names_groups_siblings_and_pipelines(add, logs):
     add("pipe/collect", [1])
     add("pipe/train", [2])
     (logs / "pipe" / "pipeline.json").write_text(json.dumps({"jobs": {"collect": {}, "train": {}}}))
-    chosen = choose(["x", "x-s2", "pipe", str(logs / "x-s0")])
+    chosen = select_runs(["x", "x-s2", "pipe", str(logs / "x-s0")])
     assert [run.name for run in chosen["x"]] == ["x-s0", "x-s2", "x-s10"]
     assert [run.name for run in chosen["x-s2"]] == ["x-s2"]
     assert [run.name for run in chosen["pipe"]] == ["train"]
     assert [run.name for run in chosen["x-s0"]] == ["x-s0"]
     with pytest.raises(ConfigError, match="did you mean 'pipe'"):
-        choose(["pipee"])
+        select_runs(["pipee"])
 
 
 def test_time_is_made_of_the_rates(add, logs):

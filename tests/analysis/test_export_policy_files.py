@@ -10,14 +10,14 @@ import pytest
 import torch
 from contracts.cases import BY_NAME
 
-from rl_lightning.algorithms import EvolveController
+from rl_lightning.algorithms import EvolutionaryController
 from rl_lightning.analysis.export.export_policy import description
 from rl_lightning.analysis.export.greedy_policy import GreedyPolicy, observations
 from rl_lightning.analysis.export.onnx_file import checked_onnx
 from rl_lightning.analysis.export.play_script import why_no_script
 from rl_lightning.envs.make import EnvConfig, probe_spec
-from rl_lightning.envs.wrappers.env_noise import Noise
-from rl_lightning.envs.wrappers.transforms import ImagePreset
+from rl_lightning.envs.wrappers.env_noise import EnvNoise
+from rl_lightning.envs.wrappers.transforms import ImagePreprocessing
 from rl_lightning.errors import ConfigError
 from rl_lightning.types import EnvSpec
 
@@ -62,7 +62,7 @@ def test_controllers_of_dreams_go_through_onnx(kind: str, tmp_path: Path) -> Non
     if kind == "discrete":
         actions = {"action_kind": "discrete", "action_sizes": (3,)}
     spec = EnvSpec("tests/Frames-v0", (3, 64, 64), "uint8", **actions)
-    model = EvolveController(spec, "none", latent=2, depth=2, hidden=4)
+    model = EvolutionaryController(spec, "none", latent_dim=2, depth=2, hidden_dim=4)
     model.best.normal_(generator=torch.Generator().manual_seed(0))
     rows = torch.randint(0, 255, (8, 3, 64, 64), dtype=torch.uint8)
     assert_same_for_three_steps(GreedyPolicy(model, spec).eval(), rows, tmp_path)
@@ -95,8 +95,8 @@ SCRIPTS = [
     (EnvConfig("rl/Hole-v0"), "rl/Hole-v0 is no env of Gymnasium's own"),
     (EnvConfig("FrozenLake-v1"), "sees other observations than FrozenLake-v1 gives"),
     (EnvConfig("Pendulum-v1", action_repeat=2), "each action is played 2 times"),
-    (EnvConfig("Pendulum-v1", noise=Noise(0.5, 0.1)), "noise of ours"),
-    (EnvConfig("CartPole-v1", transforms=[ImagePreset()]), "go through ImagePreset"),
+    (EnvConfig("Pendulum-v1", noise=EnvNoise(0.5, 0.1)), "noise of ours"),
+    (EnvConfig("CartPole-v1", transforms=[ImagePreprocessing()]), "go through ImagePreprocessing"),
 ]
 
 

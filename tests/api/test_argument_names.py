@@ -22,13 +22,13 @@ WRONG = [
     (partial(IQL, CONTINUOUS), "model", {"expectile": 1.0}, "expectile is 1.0; it must lie"),
     (partial(BC, CONTINUOUS), "model", {"loss": "l1"}, "loss is 'l1'; choose mse or nll"),
     (partial(SAC, CONTINUOUS), "model", {"alpha": -1.0}, "alpha and initial_alpha must be above 0"),
-    (partial(SAC, CONTINUOUS), "model", {"critic_subset": 3}, "critic_subset is 3; it must lie"),
-    (partial(BCQ, CONTINUOUS), "model", {"low_share": 1.5}, "low_share is 1.5"),
-    (partial(TD3_BC, CONTINUOUS), "model", {"actor_every": 0}, "actor_every is 0"),
+    (partial(SAC, CONTINUOUS), "model", {"num_target_critics": 3}, "num_target_critics is 3; it must lie"),
+    (partial(BCQ, CONTINUOUS), "model", {"lmbda": 1.5}, "lmbda is 1.5"),
+    (partial(TD3_BC, CONTINUOUS), "model", {"policy_delay": 0}, "policy_delay is 0"),
     (partial(OnPolicyData, "CartPole-v1"), "data", {"num_envs": 0}, "num_envs is 0; it must be at least 1"),
     (partial(OnPolicyData, "CartPole-v1"), "data", {"rollout_steps": 0}, "rollout_steps is 0"),
     (partial(OnlineData, "CartPole-v1"), "data", {"batch_size": 0}, "batch_size is 0"),
-    (partial(SequenceData, "CartPole-v1"), "data", {"length": 0}, "length is 0"),
+    (partial(SequenceData, "CartPole-v1"), "data", {"sequence_length": 0}, "sequence_length is 0"),
     (partial(OnPolicyData, "CartPole-v1"), "run", {"eval_every": 0}, "eval_every is 0; it must be positive"),
 ]
 
@@ -44,7 +44,7 @@ def test_python_names_the_argument(make, group, wrong, said):
     ("config", "setting", "said"),
     [
         ("ppo/cartpole", {"model.gamma": 1.5}, "model.gamma is 1.5"),
-        ("sac/pendulum", {"model.critic_subset": 3}, "model.critic_subset is 3"),
+        ("sac/pendulum", {"model.num_target_critics": 3}, "model.num_target_critics is 3"),
         ("ppo/cartpole", {"data.rollout_steps": 0}, "data.rollout_steps is 0"),
         ("ppo/cartpole", {"run.eval_every": 0}, "run.eval_every is 0"),
     ],

@@ -81,7 +81,7 @@ def test_objects_are_trained_marked_and_asked_for_again(logs):
 
 
 def test_a_run_of_objects_resumed_is_a_run_never_stopped(logs):
-    steady = {**SMALL, **GIVEN, "model.lr_schedule": "Constant", "model.clip_schedule": "Constant"}
+    steady = {**SMALL, **GIVEN, "model.lr_schedule": "Constant", "model.clip_range_schedule": "Constant"}
     whole = rl.fit("ppo/cartpole", steady, env_steps=2 * STEPS, name="whole")
     half = rl.fit("ppo/cartpole", steady, env_steps=STEPS, name="half")
     done = rl.resume("half", env_steps=2 * STEPS, given=GIVEN)
@@ -133,7 +133,7 @@ def test_what_cannot_be_handed_over_is_refused_in_a_line(logs):
         """Nobody finds it."""
 
     for overrides, said in (
-        ({"model.network.hidden": features}, "an object is handed over as an argument of"),
+        ({"model.network.hidden_dims": features}, "an object is handed over as an argument of"),
         ({"run.tags": features}, "an object is handed over as an argument of"),
         ({"model": features}, "give a subclass of RLModule itself"),
         ({"data": PPO}, "give a subclass of RLData itself"),
@@ -170,7 +170,7 @@ def test_several_seeds_are_the_group_that_the_command_makes(logs):
 
 
 def test_a_group_is_resumed_as_a_whole(logs):
-    steady = {**SMALL, **GIVEN, "model.lr_schedule": "Constant", "model.clip_schedule": "Constant"}
+    steady = {**SMALL, **GIVEN, "model.lr_schedule": "Constant", "model.clip_range_schedule": "Constant"}
     runs = rl.fit("ppo/cartpole", steady, env_steps=STEPS, seeds=[3, 5], name="both")
     longer = rl.resume(runs, env_steps=2 * STEPS)
     assert isinstance(longer, rl.TrainedRuns) and [run.name for run in longer] == ["both-s3", "both-s5"]

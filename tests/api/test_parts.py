@@ -179,10 +179,10 @@ def test_arrays_are_learned_from_without_an_env():
     data = OfflineData(arrays(), batch_size=8)
     assert data.spec.obs_shape == (3,) and data.spec.action_shape == (2,) and data.env is None
     assert data.dataset.episodes == 4 and data.source == "arrays in memory"
-    case = Case("own", lambda: data, partial(IQL, hidden=[8]))
+    case = Case("own", lambda: data, partial(IQL, hidden_dims=[8]))
     before = case.model(data.spec).state_dict()
     fitted = fit(case, RunConfig(updates=3))
-    assert fitted.data.schedule.update == 3
+    assert fitted.data.clock.update == 3
     assert any(not torch.equal(before[name], weight) for name, weight in fitted.model.state_dict().items())
 
 
@@ -249,12 +249,12 @@ def test_a_diffusion_policy_sees_through_any_module():
         action_high=(1.0,) * 2,
     )
     for spec, encoder in ((pictures, seen), (NARROW, Sized)):
-        module = DiffusionPolicy(spec, encoder=encoder, sampler=DDIM(2))
+        module = DiffusionPolicy(spec, obs_encoder=encoder, sampler=DDIM(2))
         obs = torch.zeros(4, *spec.obs_shape, dtype=getattr(torch, spec.obs_dtype))
         action, _ = module.eval().act(obs, module.initial_carry(4), torch.Generator().manual_seed(0))
-        assert action.shape == (4, 2) and module.hyper_parameters["encoder"]["given_in_python"]
-    with pytest.raises(ConfigError, match="encoder is a made Linear"):
-        DiffusionPolicy(NARROW, encoder=nn.Linear(3, 4))
+        assert action.shape == (4, 2) and module.hyper_parameters["obs_encoder"]["given_in_python"]
+    with pytest.raises(ConfigError, match="obs_encoder is a made Linear"):
+        DiffusionPolicy(NARROW, obs_encoder=nn.Linear(3, 4))
 
 
 def test_a_minari_data_set_is_taken_as_it_is_filtered(tmp_path, monkeypatch):
@@ -313,10 +313,12 @@ def test_a_network_is_any_class_or_function_that_makes_a_module(algorithm, spec,
     action, _ = module.eval().act(torch.zeros(3, 2), module.initial_carry(3), None)
     assert len(action) == 3
     assert module.hyper_parameters["network"]["given_in_python"]
-    assert module.provides() == {}, "no later stage could make it again"
+    assert module.exports() == {}, "no later stage could make it again"
 
 
-NARROW = EnvSpec("Rows", (3,), action_shape=(2,), action_low=(-1.0,) * 2, action_high=(1.0,) * 2)
+NARROW = EnvSpec(
+    "RolloutMinibatches", (3,), action_shape=(2,), action_low=(-1.0,) * 2, action_high=(1.0,) * 2
+)
 
 
 class Sized(nn.Module):
@@ -336,10 +338,10 @@ class Sized(nn.Module):
         (BC, {"network": Sized}, {3}),
         (partial(BC, loss="nll"), {"network": Sized}, {3}),
         (IQL, {"network": Sized}, {3}),
-        (IQL, {"critic_network": Sized, "critics": 3}, {3, 5}),
+        (IQL, {"critic_network": Sized, "num_critics": 3}, {3, 5}),
         (TD3_BC, {"network": Sized, "critic_network": Sized}, {3, 5}),
-        (BCQ, {"network": Sized, "candidates": 4}, {5}),
-        (BCQ, {"vae_network": Sized, "candidates": 4}, {5, 7}),
+        (BCQ, {"network": Sized, "num_samples": 4}, {5}),
+        (BCQ, {"vae_network": Sized, "num_samples": 4}, {5, 7}),
     ],
 )
 def test_policies_and_critics_of_a_data_set_take_networks_too(algorithm, given, widths):
@@ -349,30 +351,30 @@ def test_policies_and_critics_of_a_data_set_take_networks_too(algorithm, given, 
     assert {part.width for part in own} == widths
     before = {name: weight.clone() for name, weight in module.named_parameters()}
     fitted = fit(Case("own", lambda: data, lambda spec: module), RunConfig(updates=2))
-    assert fitted.data.schedule.update == 2
+    assert fitted.data.clock.update == 2
     still = [name for name, weight in module.named_parameters() if torch.equal(weight, before[name])]
     assert not [name for name in still if "slow" not in name and "linear.weight" in name]
 
 
-def test_an_own_policy_has_no_product_and_a_named_one_has(tmp_path):
+def test_an_own_policy_has_no_artifact_and_a_named_one_has(tmp_path):
     from safetensors.torch import save_file
 
-    from rl_lightning.artifacts import load_provided
+    from rl_lightning.artifacts import load_exported
     from rl_lightning.nn import MLP
 
-    for algorithm in (BC, IQL, TD3_BC, partial(BCQ, candidates=4)):
-        assert algorithm(NARROW, network=Sized).provides() == {}
+    for algorithm in (BC, IQL, TD3_BC, partial(BCQ, num_samples=4)):
+        assert algorithm(NARROW, network=Sized).exports() == {}
         module = algorithm(NARROW, network=MLP([5], "silu"))
-        about = {"provides": {"policy": module.provides()["policy"]._asdict()}}
-        (tmp_path / "product.json").write_text(json.dumps(about))
+        about = {"exports": {"policy": module.exports()["policy"]._asdict()}}
+        (tmp_path / "artifact.json").write_text(json.dumps(about))
         save_file(module.state_dict(), tmp_path / "weights.safetensors")
         obs = torch.randn(4, 3)
-        assert torch.equal(load_provided(tmp_path, "policy").greedy(obs), module.act(obs, (), None)[0])
-    assert IQL(NARROW, critic_network=Sized).provides(), "its policy is a plain one"
+        assert torch.equal(load_exported(tmp_path, "policy").greedy(obs), module.act(obs, (), None)[0])
+    assert IQL(NARROW, critic_network=Sized).exports(), "its policy is a plain one"
 
 
 def test_a_valued_policy_is_valued_by_networks_of_ones_own():
-    module = FQE(NARROW, "nowhere", critics=3, network=Sized)
+    module = FQE(NARROW, "nowhere", num_critics=3, network=Sized)
     shared = module.q(torch.zeros(4, 3), torch.zeros(4, 2))
     own = module.q(torch.zeros(3, 4, 3), torch.zeros(3, 4, 2))
     assert shared.shape == (3, 4) and torch.equal(shared, own)
@@ -380,10 +382,10 @@ def test_a_valued_policy_is_valued_by_networks_of_ones_own():
 
 
 def test_sizes_beside_a_network_are_refused():
-    with pytest.raises(ConfigError, match="network and hidden are both given"):
-        BC(NARROW, hidden=[8], network=Sized)
-    with pytest.raises(ConfigError, match="critic_network and critic_hidden are both given"):
-        IQL(NARROW, critic_hidden=[8], critic_network=Sized)
+    with pytest.raises(ConfigError, match="network and hidden_dims are both given"):
+        BC(NARROW, hidden_dims=[8], network=Sized)
+    with pytest.raises(ConfigError, match="critic_network and critic_hidden_dims are both given"):
+        IQL(NARROW, critic_hidden_dims=[8], critic_network=Sized)
     with pytest.raises(ConfigError, match="critic_network is a made Linear"):
         TD3_BC(NARROW, critic_network=nn.Linear(5, 6))
 
@@ -401,13 +403,13 @@ def test_a_config_chooses_the_network():
     from rl_lightning.runs.process import unchanged_process
     from rl_lightning.runs.request import Request
 
-    flags = ["--data.env.id=Pendulum-v1", "--model.network=MLP", "--model.network.hidden=[7]"]
+    flags = ["--data.env.id=Pendulum-v1", "--model.network=MLP", "--model.network.hidden_dims=[7]"]
     for model in ("BC", "IQL", "TD3_BC", "BCQ"):
         config = {"model": model, "data": {"class_path": "OfflineData", "init_args": {"dataset": "none"}}}
         with unchanged_process():
             cli = parse_config(config, Request(overrides=flags))
         plain = cli.plain()["model"]["init_args"]["network"]
-        assert plain["class_path"].endswith("MLP") and plain["init_args"]["hidden"] == [7]
+        assert plain["class_path"].endswith("MLP") and plain["init_args"]["hidden_dims"] == [7]
 
 
 def test_pictures_reach_it_as_numbers_of_any_lead():

@@ -59,15 +59,15 @@ def config(tmp_path, monkeypatch):
         "log": {"tensorboard": False},
         "run": {"updates": 8, "eval_every": 4, "eval_episodes": 2},
     }
-    clone = {"model": {"class_path": "BC", "init_args": {"hidden": [8]}}, "data": data, **common}
+    clone = {"model": {"class_path": "BC", "init_args": {"hidden_dims": [8]}}, "data": data, **common}
     value = {
-        "model": {"class_path": "FQE", "init_args": {"hidden": [8], "plateau": None}},
+        "model": {"class_path": "FQE", "init_args": {"hidden_dims": [8], "plateau": None}},
         "data": data,
         **common,
     }
     stages = [
         {"name": "clone", "config": clone},
-        {"name": "value", "config": value, "takes": {"model.init_args.policy": "clone"}},
+        {"name": "value", "config": value, "inputs": {"model.init_args.policy_from": "clone"}},
     ]
     path = tmp_path / "both.yaml"
     path.write_text(yaml.safe_dump({"name": "both", "stages": stages}))
@@ -116,9 +116,11 @@ def test_a_class_and_a_network_for_one_stage(config):
     given = {
         "stages.clone.model": Cloned,
         "stages.clone.model.network": features,
-        "stages.clone.model.hidden": "null",
+        "stages.clone.model.hidden_dims": "null",
     }
-    with pytest.raises(Exception, match="a policy is needed here"):  # no product holds a network of one's own
+    with pytest.raises(
+        Exception, match="a policy is needed here"
+    ):  # no artifact holds a network of one's own
         rl.fit(config, {**GIVEN, **given})
     run = rl.TrainedRun(config.parent / "logs" / "both", {**GIVEN, **given})
     assert run["clone"].record["algorithm"] == "Cloned" and run["clone"].status == "finished"
@@ -130,7 +132,7 @@ def test_a_class_and_a_network_for_one_stage(config):
         ({"model.nothing": features}, "model.nothing: none of the stages clone, value takes it"),
         ({"stages.none.data.env": Slope}, "the stages are clone, value"),
         ({"stages.clone": Slope}, "write stages.NAME.KEY"),
-        ({"stages.clone.model.network.hidden": features}, "an object is handed over as an argument of"),
+        ({"stages.clone.model.network.hidden_dims": features}, "an object is handed over as an argument of"),
         ({"run.tags": features}, "an object is handed over as an argument of"),
         ({"stages.value.model": Slope}, "model: give a subclass of RLModule itself"),
     ],

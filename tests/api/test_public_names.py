@@ -47,7 +47,7 @@ def test_algorithms_and_data_modules_are_all_offered():
     offered = importlib.import_module("rl_lightning.algorithms").__all__
     assert {entry.name for entry in algorithms()} <= set(offered)
     offered = importlib.import_module("rl_lightning.datamodules").__all__
-    bases = {"EnvData", "EvaluatedData", "PlayedData", "ReplayData", "RecordedFrames", "Dreaming"}
+    bases = {"EnvData", "EvaluatedData", "EvalEnvData", "ReplayData", "FrameData", "SimulatedEnvMixin"}
     assert {entry.name for entry in data_modules()} - bases <= set(offered)
 
 

@@ -82,7 +82,7 @@ def test_a_run_resumed_is_a_run_never_stopped(logs):
     steady = {
         **SMALL,
         "model.lr_schedule": "Constant",
-        "model.clip_schedule": "Constant",
+        "model.clip_range_schedule": "Constant",
     }  # of the budget's length
     whole = rl.fit("ppo/cartpole", steady, env_steps=2 * STEPS, name="whole")
     half = rl.fit("ppo/cartpole", steady, env_steps=STEPS, name="half")

@@ -17,15 +17,18 @@ def logs(tmp_path, monkeypatch):
     ("typed", "written"),
     [
         (
-            "the run has no end: give it --env_steps, --updates or --max_time",
-            'the run has no end: give it env_steps=, updates= or "run.max_time"',
+            "the run has no end: give it --env_steps, --updates or --max_hours",
+            'the run has no end: give it env_steps=, updates= or "run.max_hours"',
         ),
         ("if you trust it, add: --import a --import b.c", 'if you trust it, add: imports=["a", "b.c"]'),
         ("(a class of your own needs --import PACKAGE)", "(a class of your own needs imports=[...])"),
         ("--import mine: no module 'mine' here", "imports=[\"mine\"]: no module 'mine' here"),
-        ("Use --data.split row, or --data.holdout 0", 'Use {"data.split": "row"}, or {"data.holdout": 0}'),
+        (
+            "Use --data.split transition, or --data.val_fraction 0",
+            'Use {"data.split": "transition"}, or {"data.val_fraction": 0}',
+        ),
         ("Add: --model.normalize_obs false", 'Add: {"model.normalize_obs": False}'),
-        ("use a smaller --data.length", 'use a smaller "data.length"'),
+        ("use a smaller --data.sequence_length", 'use a smaller "data.sequence_length"'),
         ("(--eval_max_steps N, or more)", '({"run.eval_max_steps": ...}, or more)'),
         ("give it again: --log.url VALUE", 'give it again: {"log.url": ...}'),
         (

@@ -9,7 +9,11 @@ from contracts.cases import BY_NAME
 from contracts.harness import bare
 
 from rl_lightning.behaviors.random_actor import random_actor
-from rl_lightning.behaviors.record_transitions import improving, quieter, record_rows
+from rl_lightning.behaviors.record_transitions import (
+    interpolate_policies,
+    record_transitions,
+    with_noise_scale,
+)
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.errors import ConfigError
@@ -21,7 +25,7 @@ def record(env_id: str, rows: int, num_envs: int, seed: int = 0):
     try:
         collector = Collector(envs, seed)
         act = random_actor(collector.spec)
-        return record_rows(collector, act, rows, torch.Generator().manual_seed(seed))
+        return record_transitions(collector, act, rows, torch.Generator().manual_seed(seed))
     finally:
         envs.close()
 
@@ -53,21 +57,21 @@ def test_mujoco_states_are_those_before_the_step():
 def test_quieter_and_improving():
     spec = make_envs(EnvConfig(id="Pendulum-v1"), 1).env_spec
 
-    def act(obs, carry, explore, mask=None):
-        return (torch.zeros(len(obs), 1) if explore is None else torch.ones(len(obs), 1)), carry
+    def act(obs, carry, generator, mask=None):
+        return (torch.zeros(len(obs), 1) if generator is None else torch.ones(len(obs), 1)), carry
 
     obs, generator = torch.zeros(1000, 3), torch.Generator().manual_seed(0)
-    assert quieter(act, 0.1, spec)(obs, (), generator)[0].unique().tolist() == pytest.approx([0.1])
-    assert quieter(act, 0.1, spec)(obs, (), None)[0].abs().max() == 0
+    assert with_noise_scale(act, 0.1, spec)(obs, (), generator)[0].unique().tolist() == pytest.approx([0.1])
+    assert with_noise_scale(act, 0.1, spec)(obs, (), None)[0].abs().max() == 0
 
-    def two(obs, carry, explore, mask=None):
+    def two(obs, carry, generator, mask=None):
         return torch.full((len(obs), 1), 2.0), carry
 
-    mixed = improving(act, two, 10, generator)
+    mixed = interpolate_policies(act, two, 10, generator)
     shares = [float((mixed(obs, (), generator)[0] == 2).float().mean()) for _ in range(12)]
     assert shares[0] == 0 and shares[-1] == 1 and abs(shares[5] - 0.5) < 0.05
     with pytest.raises(ConfigError, match="continuous"):
-        quieter(act, 0.1, spec._replace(action_kind="discrete"))
+        with_noise_scale(act, 0.1, spec._replace(action_kind="discrete"))
 
 
 def test_rows_of_a_recording_are_what_was_played():

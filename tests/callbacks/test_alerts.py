@@ -15,15 +15,15 @@ from lightning.pytorch.loggers import Logger
 
 from rl_lightning.algorithms.step import GradientGuard, Stepper
 from rl_lightning.callbacks.alerts import AlertRule, Alerts
-from rl_lightning.callbacks.debug import Debug
-from rl_lightning.callbacks.nonfinite_guard import Guard
+from rl_lightning.callbacks.debug import DebugMonitor
+from rl_lightning.callbacks.nonfinite_guard import NonFiniteGuard
 from rl_lightning.cli import main
 from rl_lightning.errors import ConfigError, DivergedError
-from rl_lightning.loggers.alert_sender import VARIABLE, Messenger
+from rl_lightning.loggers.alert_sender import VARIABLE, AlertSender
 
-NET = {"class_path": "MLP", "init_args": {"hidden": [8]}}
+NET = {"class_path": "MLP", "init_args": {"hidden_dims": [8]}}
 CARTPOLE: dict[str, Any] = {
-    "model": {"class_path": "PPO", "init_args": {"epochs": 1, "minibatch_size": 32, "network": NET}},
+    "model": {"class_path": "PPO", "init_args": {"n_epochs": 1, "minibatch_size": 32, "network": NET}},
     "data": {
         "class_path": "OnPolicyData",
         "init_args": {"env": {"id": "CartPole-v1"}, "num_envs": 2, "rollout_steps": 16},
@@ -50,7 +50,7 @@ class Watched:
         self.alerts = Alerts(cooldown=0.0, **({"memory_high": None} | options))
         self.told: list[str] = []
         self.alerts.messenger.send = lambda name, text, stops: self.told.append(name)  # type: ignore[method-assign]
-        self.trainer = SimpleNamespace(datamodule=SimpleNamespace(schedule=SimpleNamespace(clock=clock)))
+        self.trainer = SimpleNamespace(datamodule=SimpleNamespace(clock=SimpleNamespace(clock_name=clock)))
 
     def __call__(self, **row: float) -> bool:
         self.alerts.listener.log_metrics({key.replace("_per", "/per"): v for key, v in row.items()})
@@ -62,10 +62,10 @@ class Watched:
 
 
 def test_nan_loss_is_any_train_metric():
-    watched = Watched(stop=["nan_loss"])
+    watched = Watched(stop_on=["nan_loss"])
     assert not watched.row({"eval/return": float("nan"), "train/loss": 1.0})
-    assert watched.row({"train/q": float("inf")}) and watched.told == ["nan_loss"]
-    assert Watched(nan_loss=False).row({"train/q": float("nan")}) is False
+    assert watched.row({"train/q_values": float("inf")}) and watched.told == ["nan_loss"]
+    assert Watched(nan_loss=False).row({"train/q_values": float("nan")}) is False
 
 
 def test_slow_progress_needs_several_slow_emissions():
@@ -78,7 +78,7 @@ def test_slow_progress_needs_several_slow_emissions():
 
 
 def test_plateau_counts_evaluations_without_a_better_one():
-    watched = Watched(plateau=3, plateau_margin=1.0, stop=["plateau"])
+    watched = Watched(plateau_patience=3, plateau_min_delta=1.0, stop_on=["plateau"])
     assert not any(watched.row({"eval/return": value}) for value in (10.0, 12.0, 12.5, 11.0))
     assert watched.row({"eval/return": 12.9}), "12.9 is not better by the margin"
 
@@ -91,7 +91,7 @@ def test_memory_high(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_rules_of_ones_own():
-    rule = AlertRule("kl", "train/approx_kl > 0.1 and mean(eval/return, 2) < 20", times=2, stop=True)
+    rule = AlertRule("kl", "train/approx_kl > 0.1 and mean(eval/return, 2) < 20", consecutive=2, stop=True)
     watched = Watched(rules=[rule])
     watched.row({"eval/return": 10.0})
     assert not watched.row({"train/approx_kl": 0.5})
@@ -109,13 +109,13 @@ def test_hostile_metric_names_are_only_names(name):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"stop": ["plato"]}, "no alert is called 'plato'"),
+        ({"stop_on": ["plato"]}, "no alert is called 'plato'"),
         ({"rules": [AlertRule("plateau", "a > 1")]}, "two alerts"),
         ({"rules": [AlertRule("a", "a >")]}, "condition"),
         ({"rules": [AlertRule("a\x1b[2J", "a > 1")]}, "no name"),
-        ({"rules": [AlertRule("a", "a > 1", times=0)]}, "at least 1"),
+        ({"rules": [AlertRule("a", "a > 1", consecutive=0)]}, "at least 1"),
         ({"memory_high": 95}, "share"),
-        ({"tell": ["mail"]}, "mail"),
+        ({"notify": ["mail"]}, "mail"),
         ({"command": []}, "list of words"),
     ],
 )
@@ -125,7 +125,9 @@ def test_mistakes_are_told_before_training(options, text):
 
 
 def test_state_goes_through_a_checkpoint():
-    first, second = (Watched(plateau=3, rules=[AlertRule("r", "mean(a, 3) > 1", times=2)]) for _ in range(2))
+    first, second = (
+        Watched(plateau_patience=3, rules=[AlertRule("r", "mean(a, 3) > 1", consecutive=2)]) for _ in range(2)
+    )
     for value in (5.0, 4.0, 3.0):
         first.row({"eval/return": value, "a": value})
     state = torch_round_trip(first.alerts.state_dict())
@@ -149,7 +151,7 @@ def test_a_command_needs_the_users_word(monkeypatch: pytest.MonkeyPatch, workdir
         "{name}: {text}",
         "$HOME;`x`",
     ]
-    messenger = Messenger(["log"], words)
+    messenger = AlertSender(["log"], words)
     with pytest.raises(ConfigError, match=VARIABLE):
         messenger.open(workdir, [])
     monkeypatch.setenv(VARIABLE, sys.executable)
@@ -163,7 +165,7 @@ def test_a_command_needs_the_users_word(monkeypatch: pytest.MonkeyPatch, workdir
 
 def test_a_command_that_fails_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch, capsys, workdir: Path):
     monkeypatch.setenv(VARIABLE, "/no/such/program")
-    messenger = Messenger([], ["/no/such/program", "a\0b"])
+    messenger = AlertSender([], ["/no/such/program", "a\0b"])
     messenger.open(workdir, [])
     messenger.send("a", "b", False)
     assert "did not start" in capsys.readouterr().err
@@ -186,7 +188,7 @@ def test_wandb_is_told_and_may_fail(workdir: Path, capsys):
         def log_hyperparams(self, params: Any) -> None: ...
 
     logger = WandbLogger()
-    messenger = Messenger(["wandb"])
+    messenger = AlertSender(["wandb"])
     messenger.open(workdir, [logger])
     messenger.send("kl", "text", False)
     assert logger.heard == ["kl"] and "no network" in capsys.readouterr().err
@@ -233,10 +235,13 @@ def watched_steps(monkeypatch: pytest.MonkeyPatch, kind: type) -> list[Any]:
 
 
 def test_a_guard_changes_nothing_until_it_must(monkeypatch: pytest.MonkeyPatch):
-    begun = watched_steps(monkeypatch, Guard)
+    begun = watched_steps(monkeypatch, NonFiniteGuard)
     run = {"env_steps": 96, "eval_every": 96, "eval_episodes": 1}
     assert fit(name="plain", run=run) == 0
-    assert fit({"class_path": "Guard", "init_args": {"nonfinite": "skip"}}, name="guarded", run=run) == 0
+    assert (
+        fit({"class_path": "NonFiniteGuard", "init_args": {"nonfinite": "skip"}}, name="guarded", run=run)
+        == 0
+    )
     ((module, stepper),) = begun
     assert same("plain", "guarded")
     assert isinstance(stepper, GradientGuard) and type(module.stepper) is Stepper
@@ -244,7 +249,7 @@ def test_a_guard_changes_nothing_until_it_must(monkeypatch: pytest.MonkeyPatch):
 
 def test_accumulated_gradients_are_saved(workdir: Path):
     """Stopped in the middle of gathering, the run goes on as if it never was."""
-    guard = {"class_path": "Guard", "init_args": {"accumulate": 3}}
+    guard = {"class_path": "NonFiniteGuard", "init_args": {"accumulate_grad_batches": 3}}
     run = {"env_steps": 128, "eval_every": 64, "eval_episodes": 1, "save_every": 32}
     assert fit(guard, name="whole", run=run) == 0
     assert fit(guard, name="parts", run={**run, "env_steps": 64}) == 0
@@ -289,13 +294,13 @@ def test_nonfinite_is_skipped_and_counted_or_stops(bad):
 
 
 def test_guard_options_are_checked():
-    for options in ({"nonfinite": "ignore"}, {"accumulate": 0}, {"max_skips": 0}):
+    for options in ({"nonfinite": "ignore"}, {"accumulate_grad_batches": 0}, {"max_skips": 0}):
         with pytest.raises(ConfigError):
-            Guard(**options)
+            NonFiniteGuard(**options)
 
 
 def test_debug_names_what_is_not_finite(workdir: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    begun = watched_steps(monkeypatch, Debug)
+    begun = watched_steps(monkeypatch, DebugMonitor)
     Path("c.yaml").write_text(yaml.safe_dump(CARTPOLE))
     assert main(["fit", "--config", "./c.yaml", "--debug", "--env_steps", "128", "--name", "d"]) == 0
     folder = workdir / "lightning_logs/d"

@@ -12,7 +12,7 @@ from contracts.harness import column, differing, fit, metrics, weights
 from lightning.pytorch import Callback
 
 from rl_lightning.callbacks import LogConfig, RunController, default_callbacks
-from rl_lightning.clock.run_clock import RunConfig, RunSchedule
+from rl_lightning.clock.run_clock import RunClock, RunConfig
 from rl_lightning.errors import DivergedError
 
 PPO, DQN = BY_NAME["ppo-discrete"], BY_NAME["dqn"]
@@ -46,7 +46,7 @@ def test_metrics_have_both_clocks_and_known_families(tmp_path):
     assert families <= {"collect", "train", "eval", "time"}
     steps = column(tmp_path, "env_step")
     assert steps == sorted(steps) and steps[-1] >= 200
-    assert column(tmp_path, "collect/buffer_rows")[-1] == steps[-1]
+    assert column(tmp_path, "collect/buffer_size")[-1] == steps[-1]
 
 
 def files(folder):
@@ -87,7 +87,7 @@ def test_best_is_the_best_evaluation(tmp_path):
 
 
 def test_milestones_are_kept_at_every_crossing(tmp_path):
-    fit(PPO, RunConfig(env_steps=600, keep_every=200, save_minutes=None), folder=tmp_path)
+    fit(PPO, RunConfig(env_steps=600, milestone_every=200, save_minutes=None), folder=tmp_path)
     names = {part for name in files(tmp_path) for part in name.parts}
     for step in (256, 512, 640):  # 200, 400 and 600 lie in the blocks that end there
         assert any(str(step) in name for name in names), (step, names)
@@ -115,7 +115,7 @@ def test_a_signal_ends_the_run_at_the_end_of_its_block_with_a_checkpoint(number,
     callbacks = [Send(number, after=2), *default_callbacks(tmp_path, LogConfig())]
     handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
     done = fit(PPO, RunConfig(env_steps=10**6), folder=tmp_path, callbacks=callbacks)
-    assert 256 <= done.data.schedule.env_step <= 384
+    assert 256 <= done.data.clock.env_step <= 384
     assert any(name.suffix == ".ckpt" for name in files(tmp_path))
     assert next(c for c in callbacks if isinstance(c, RunController)).caught == number
     assert {n: signal.getsignal(n) for n in handlers} == handlers
@@ -123,21 +123,21 @@ def test_a_signal_ends_the_run_at_the_end_of_its_block_with_a_checkpoint(number,
 
 def test_wall_time_ends_the_run_too():
     began = time.monotonic()
-    done = fit(PPO, RunConfig(env_steps=10**8, max_time=0.3 / 3600))
-    assert 0.2 < time.monotonic() - began < 20 and done.data.schedule.env_step > 0
+    done = fit(PPO, RunConfig(env_steps=10**8, max_hours=0.3 / 3600))
+    assert 0.2 < time.monotonic() - began < 20 and done.data.clock.env_step > 0
 
 
 def test_a_model_is_assessed_before_its_time_is_over(tmp_path):
     """Else what it hands on are the weights it began with."""
-    run = RunConfig(updates=10**8, max_time=0.3 / 3600, eval_every=10**7)
+    run = RunConfig(updates=10**8, max_hours=0.3 / 3600, eval_every=10**7)
     done = fit(BY_NAME["dynamics"], run, folder=tmp_path)
-    assert [clock for clock, _ in done.evaluation.history] == [done.data.schedule.update]
+    assert [clock for clock, _ in done.evaluation.history] == [done.data.clock.update]
     assert done.model.best.holdout.isfinite().all()
 
 
 def test_updates_are_a_budget_too():
     done = fit(PPO, RunConfig(updates=3))
-    assert done.data.schedule.update == 3 and done.data.schedule.env_step == 3 * 128
+    assert done.data.clock.update == 3 and done.data.clock.env_step == 3 * 128
 
 
 def test_a_run_that_diverges_leaves_its_metrics_and_checkpoints(tmp_path):
@@ -152,7 +152,7 @@ def test_a_run_that_diverges_leaves_its_metrics_and_checkpoints(tmp_path):
 
 def test_evaluations_before_the_actor_moves_are_no_score_of_the_run(tmp_path):
     """An actor that starts from BC's and never gets better: its own first policy must not be the best checkpoint."""
-    case = BY_NAME["sac"].but(model={"actor_starts": 40, "lr": 1e-9, "critic_lr": 5e-3})
+    case = BY_NAME["sac"].but(model={"actor_warmup_updates": 40, "lr": 1e-9, "critic_lr": 5e-3})
     run = RunConfig(env_steps=200, eval_every=20, eval_episodes=2, save_every=20)
     done = fit(case, run, folder=tmp_path / "whole")
     lines = [json.loads(line) for line in (tmp_path / "whole" / "eval.jsonl").read_text().splitlines()]
@@ -173,7 +173,7 @@ def test_a_density_is_looked_at_by_passes_until_its_first_regular_evaluation(tmp
     case = BY_NAME["density"]
     run = RunConfig(updates=240, eval_every=100, save_every=60)
     done = fit(case, run, folder=tmp_path / "whole")
-    once = done.data.schedule.pass_updates
+    once = done.data.clock.pass_updates
     assert once == -(-len(done.data.train_index) // 32) and once < 30
     looks = [round(count * once) for count in (1, 2, 3, 4, 6, 8, 12, 16) if round(count * once) < 100]
     assert len(looks) >= 3
@@ -186,7 +186,7 @@ def test_a_density_is_looked_at_by_passes_until_its_first_regular_evaluation(tmp
 
 
 def test_large_data_and_models_that_do_not_overfit_are_looked_at_as_asked():
-    schedule = RunSchedule(RunConfig(eval_every=1000), clock="update")
+    schedule = RunClock(RunConfig(eval_every=1000), clock_name="update")
     assert schedule.early_looks() == [] and schedule.clip_updates(5000) == 1000
     schedule.pass_updates = 300
     assert schedule.early_looks() == [300, 600, 900] and schedule.clip_updates(5000) == 300

@@ -12,7 +12,7 @@ from rl_lightning.cli import main
 
 CARTPOLE = """\
 # PPO on CartPole, tiny
-model: {class_path: PPO, init_args: {lr: 1e-3, epochs: 1, minibatch_size: 32}}
+model: {class_path: PPO, init_args: {lr: 1e-3, n_epochs: 1, minibatch_size: 32}}
 data: {class_path: OnPolicyData, init_args: {env: {id: CartPole-v1}, num_envs: 2, rollout_steps: 16}}
 run: {env_steps: 64, eval_every: 32, eval_episodes: 2}
 log: {tensorboard: false}

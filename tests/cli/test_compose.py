@@ -22,7 +22,7 @@ def write(name: str, text: str) -> str:
 def test_overlay_left_to_right(workdir: Path) -> None:
     write("over.yaml", "model: {init_args: {lr: 5}}\nrun: {tags: [b]}\n")
     config = compose(["cartpole.yaml", "over.yaml"])
-    assert config["model"] == {"class_path": PPO, "init_args": {"lr": 5, "epochs": 1, "minibatch_size": 32}}
+    assert config["model"] == {"class_path": PPO, "init_args": {"lr": 5, "n_epochs": 1, "minibatch_size": 32}}
     assert config["run"]["tags"] == ["b"] and config["run"]["env_steps"] == 64
 
 

@@ -19,7 +19,7 @@ SAC = """\
 # SAC on Pendulum, tiny
 model:
   class_path: SAC
-  init_args: {network: {class_path: MLP, init_args: {hidden: [8], activation: relu}}, critic_hidden: [8]}
+  init_args: {network: {class_path: MLP, init_args: {hidden_dims: [8], activation: relu}}, critic_hidden_dims: [8]}
 data: {class_path: OnlineData, init_args: {env: {id: Pendulum-v1}, num_envs: 2, batch_size: 8, learning_starts: 280}}
 run: {env_steps: 300, eval_every: 300, eval_episodes: 1}
 log: {tensorboard: false}
@@ -95,7 +95,7 @@ def test_check_of_bad_data_ends_with_3(rl: Rl, tmp_path: Path) -> None:
     result = rl("data", "check", "local/pendulum-random")
     assert result.code == 3 and " BAD values" in result.out and "look at: values" in result.out
     new = tmp_path / "mended.hdf5"
-    assert "1 bad rows left out" in rl("data", "convert", str(path), str(new), "--drop-bad").out
+    assert "1 bad rows left out" in rl("data", "convert", str(path), str(new), "--drop-nonfinite").out
     assert rl("data", "check", str(new)).code == 0
 
 
@@ -105,21 +105,24 @@ def test_one_recorded_episode_is_a_note_that_says_who_needs_more(rl: Rl, tmp_pat
     path, pieces = tmp_path / "data" / "local" / "pendulum-random.hdf5", tmp_path / "pieces.hdf5"
     with h5py.File(path, "a") as file:
         file["observations"][70, 1] = np.nan
-    assert rl("data", "convert", str(path), str(pieces), "--drop-bad").code == 0
+    assert rl("data", "convert", str(path), str(pieces), "--drop-nonfinite").code == 0
     with h5py.File(path, "a") as file:
         file["observations"][70, 1] = 0.5
         file["next_observations"][69] = file["observations"][70]
     for name in (str(path), str(pieces)):
         result = rl("data", "check", name)
         assert result.code == 0 and "BAD" not in result.out and "all is well" in result.out, result.out
-        assert "dynamics, density and FQE" in result.out and "--data.split row" in result.out
+        assert "dynamics, density and FQE" in result.out and "--data.split transition" in result.out
     rl("data", "make", "local/pendulum-random", "--rows", "400", "--force")
     assert "2, 2 of them whole" in (two := rl("data", "check", str(path)).out) and "--data.split" not in two
 
 
 BAD = {
     "rows": lambda arrays: {**arrays, "actions": arrays["actions"][:-3]},
-    "NaN": lambda arrays: {**arrays, "rewards": np.where(np.arange(450) == 7, np.nan, arrays["rewards"])},
+    "NaN": lambda arrays: {
+        **arrays,
+        "rewards": np.where(np.arange(450) == 7, np.nan, arrays["rewards"]),
+    },
     "text": lambda arrays: {**arrays, "rewards": np.array([b"x"] * 450)},
     "one episode": lambda arrays: {key: array[:100] for key, array in arrays.items()},
 }

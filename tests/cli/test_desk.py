@@ -59,7 +59,7 @@ def test_show(here: Rl) -> None:
     text = here("show", "tiny").out
     assert "PPO on CartPole-v1" in text and "rl resume tiny" in text and "last-00000" in text
     about = json.loads(here("show", "tiny", "--format", "json").out)
-    assert about["differs"]["model.gamma"] == [0.99, 0.9] and "model.clip" not in about["differs"]
+    assert about["differs"]["model.gamma"] == [0.99, 0.9] and "model.clip_range" not in about["differs"]
     assert about["checkpoints"][-1]["env_step"] == 64
     assert here("show").code == 2 and here("show", "tinny").code == 2
 

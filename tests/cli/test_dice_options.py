@@ -38,11 +38,25 @@ def outcome(folder, *flags):
     "flags",
     [
         ["--model.guidance_scale", "0"],
-        ["--model.guidance_scale", "4", "--model.candidates", "7"],
-        ["--model.candidates", "3", "--model.filter", "SoftmaxFilter", "--model.filter.temperature", "0.2"],
-        ["--model.sampler", "DPMSolver", "--model.sampler.steps", "3", "--model.sampler.grid", "logsnr"],
-        ["--model.sampler", "DDIM", "--model.sampler.steps", "2"],
-        ["--model.precision", "half"],
+        ["--model.guidance_scale", "4", "--model.num_samples", "7"],
+        [
+            "--model.num_samples",
+            "3",
+            "--model.candidate_filter",
+            "SoftmaxFilter",
+            "--model.candidate_filter.temperature",
+            "0.2",
+        ],
+        [
+            "--model.sampler",
+            "DPMSolver",
+            "--model.sampler.num_inference_steps",
+            "3",
+            "--model.sampler.skip_type",
+            "logSNR",
+        ],
+        ["--model.sampler", "DDIM", "--model.sampler.num_inference_steps", "2"],
+        ["--model.sampling_dtype", "bfloat16"],
     ],
     ids=lambda flags: " ".join(flags),
 )
@@ -55,9 +69,9 @@ def test_a_trained_run_is_tested_with_other_settings(trained, flags, capsys):
 @pytest.mark.parametrize(
     ("flags", "word"),
     [
-        (["--model.candidates", "0"], "candidates"),
-        (["--model.sampler.grid", "cubic"], "grid"),
-        (["--model.filter", "WorstFilter"], "WorstFilter"),
+        (["--model.num_samples", "0"], "num_samples"),
+        (["--model.sampler.skip_type", "cubic"], "skip_type"),
+        (["--model.candidate_filter", "WorstFilter"], "WorstFilter"),
         (["--model.guidance_scale", "-2"], "guidance_scale"),
         (["--model.sampler", "DDPM"], "DDPM"),
     ],

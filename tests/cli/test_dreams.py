@@ -9,7 +9,16 @@ import rl_lightning
 from rl_lightning.cli import main
 from rl_lightning.errors import ConfigError
 
-SMALL = ["--env_steps", "120", "--data.prefill", "60", "--data.train_ratio", "8", "--eval_every", "120"]
+SMALL = [
+    "--env_steps",
+    "120",
+    "--data.learning_starts",
+    "60",
+    "--data.train_ratio",
+    "8",
+    "--eval_every",
+    "120",
+]
 SMALL += ["--eval_episodes", "2", "--log.tensorboard", "false"]
 
 
@@ -20,7 +29,16 @@ def run(tmp_path_factory):
         patch.chdir(folder)
         assert (
             main(
-                ["fit", "--config", "dreamer_v3/frozenlake", "--name", "lake", "--log.dreams", "100", *SMALL]
+                [
+                    "fit",
+                    "--config",
+                    "dreamer_v3/frozenlake",
+                    "--name",
+                    "lake",
+                    "--log.open_loop_every",
+                    "100",
+                    *SMALL,
+                ]
             )
             == 0
         )
@@ -48,15 +66,17 @@ def test_imagine_from_python(run):
     assert dream.obs.shape == (2, 6, 4) and dream.reward.shape == (2, 6) and dream.action.shape == (2, 6)
     told = policy.imagine(actions=np.zeros((2, 3), np.int64))
     assert (
-        told.obs.shape == (2, 3, 4) and not told.action.any() and ((told.live >= 0) & (told.live <= 1)).all()
+        told.obs.shape == (2, 3, 4)
+        and not told.action.any()
+        and ((told.continuation >= 0) & (told.continuation <= 1)).all()
     )
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--model.world.init_args.kl", "FreeNatsKL"], "BalancedKL"),
-        (["--data.length", "64"], "windows have 64 rows"),
+        (["--model.world_model.init_args.kl", "FreeNatsKL"], "BalancedKL"),
+        (["--data.sequence_length", "64"], "windows have 64 rows"),
         (["--data.env.id", "Pendulum-v1", "--model.actor.init_args.distribution", "OneHot"], "BoundedNormal"),
     ],
 )

@@ -10,7 +10,7 @@ from rl_lightning.runs.engine.dry_run import size_of
 from rl_lightning.types import EnvSpec
 
 PIXELS = EnvSpec(
-    "ALE/Pong-v5", (4, 84, 84), "uint8", "discrete", action_sizes=(6,), frames=4, action_repeat=4
+    "ALE/Pong-v5", (4, 84, 84), "uint8", "discrete", action_sizes=(6,), num_stack=4, action_repeat=4
 )
 
 

@@ -15,7 +15,9 @@ from .conftest import Rl
 onnxruntime = pytest.importorskip("onnxruntime")
 
 PENDULUM = """\
-model: {class_path: SAC, init_args: {network: {class_path: MLP, init_args: {hidden: [8]}}, critic_hidden: [8]}}
+model:
+  class_path: SAC
+  init_args: {network: {class_path: MLP, init_args: {hidden_dims: [8]}}, critic_hidden_dims: [8]}
 data:
   class_path: OnlineData
   init_args: {env: {id: Pendulum-v1, max_episode_steps: 20}, batch_size: 8, learning_starts: 16}

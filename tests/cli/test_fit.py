@@ -55,7 +55,7 @@ def test_what_a_run_leaves(here: Path) -> None:
 
 def test_the_saved_config_runs_again_and_is_stable(here: Path, rl: Rl) -> None:
     saved = yaml.safe_load(resolve("tiny").config_file.read_text())
-    assert saved.pop("config_version") == 1
+    assert saved.pop("config_version") == 2
     assert "name" not in saved["run"] and saved["run"]["env_steps"] == 64
     again = rl("fit", "--config", "lightning_logs/tiny/config.yaml", "--print_config")
     assert again.code == 0 and yaml.safe_load(again.out) == saved
@@ -220,8 +220,26 @@ def test_seeds_make_a_group(rl: Rl, workdir: Path) -> None:
 def test_a_model_that_does_not_act_is_neither_filmed_nor_played(rl: Rl, workdir: Path) -> None:
     """Flags of a pipeline reach all its stages: a film is for those that act."""
     rows = target_file(workdir / "rows.npz")
-    small = ["--model.members", "2", "--model.elites", "1", "--model.hidden", "[8]", "--data.bootstrap", "2"]
-    flags = ["--data.dataset", rows, "--updates", "20", "--log.videos", "10", "--log.tensorboard", "false"]
+    small = [
+        "--model.ensemble_size",
+        "2",
+        "--model.num_elites",
+        "1",
+        "--model.hidden_dims",
+        "[8]",
+        "--data.ensemble_bootstrap",
+        "2",
+    ]
+    flags = [
+        "--data.dataset",
+        rows,
+        "--updates",
+        "20",
+        "--log.video_every",
+        "10",
+        "--log.tensorboard",
+        "false",
+    ]
     done = rl("fit", "--config", "gormpo/stages/dynamics", "--name", "model", *small, *flags)
     assert done.code == 0, done.err
     assert "rl test model" in done.out + done.err and "rl play" not in done.out + done.err

@@ -42,8 +42,8 @@ def test_three_parts() -> None:
 
 
 def test_switch_for_the_config_reads_as_true() -> None:
-    parsed = parse(["--log.wandb", "--model.double=false"], **OPTIONS)  # type: ignore[arg-type]
-    assert parsed.config_flags == ["--log.wandb=true", "--model.double=false"]
+    parsed = parse(["--log.wandb", "--model.double_q=false"], **OPTIONS)  # type: ignore[arg-type]
+    assert parsed.config_flags == ["--log.wandb=true", "--model.double_q=false"]
 
 
 @pytest.mark.parametrize(

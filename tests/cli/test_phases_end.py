@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rl_lightning.clock.phases import PhaseCursor, parse_phases
-from rl_lightning.clock.run_clock import RunConfig, RunSchedule
+from rl_lightning.clock.run_clock import RunClock, RunConfig
 
 from .conftest import CARTPOLE, Rl
 
@@ -81,7 +81,7 @@ def test_debug_reaches_every_phase(rl: Rl, workdir: Path, path: Path) -> None:
         "env_steps": "60",
         "eval_episodes": "1",
         "data.batch_size": "2",
-        "data.length": "4",
+        "data.sequence_length": "4",
         "data.num_envs": "1",
     }
     words = [word for key, value in small.items() for word in (f"--{key}", value)]
@@ -95,10 +95,10 @@ def test_debug_reaches_every_phase(rl: Rl, workdir: Path, path: Path) -> None:
 
 
 def test_debug_makes_room_for_phases_and_leaves_what_flags_set(rl: Rl, workdir: Path) -> None:
-    warm = {"name": "update", "count": 500, "after": 0}
+    warm = {"name": "update", "count": 500, "after_updates": 0}
     phases = [
         {"duration_steps": 5000, "hooks": ["collect"]},
-        {"env_steps": 5000, "cycles": 2, "hooks": ["collect", warm], "collect_length": 400},
+        {"env_steps": 5000, "cycles": 2, "hooks": ["collect", warm], "collect_steps": 400},
         {"type": "offline", "updates": 900},
         {"type": "online"},
     ]
@@ -113,8 +113,10 @@ def test_debug_makes_room_for_phases_and_leaves_what_flags_set(rl: Rl, workdir: 
     budget, (first, second, third, last) = shown()
     assert budget == 3 * 128, "three phases collect"
     assert (first["duration_steps"], second["env_steps"], third["updates"]) == (128, 128, 8)
-    assert (second["cycles"], second["collect_length"]) == (2, 32), "what is small stays"
-    assert second["hooks"][1] == {"name": "update", "count": 4, "after": 0} and last == {"type": "online"}
+    assert (second["cycles"], second["collect_steps"]) == (2, 32), "what is small stays"
+    assert second["hooks"][1] == {"name": "update", "count": 4, "after_updates": 0} and last == {
+        "type": "online"
+    }
     budget, (first, *_) = shown("--env_steps", "60")
     assert (budget, first["duration_steps"]) == (60, 20)
     given = json.dumps([{"class_path": "Phases", "init_args": {"phases": phases}}])
@@ -155,10 +157,10 @@ def test_an_offline_phase_writes_rows(rl: Rl, workdir: Path, flags: list[str], r
 def test_the_bar_moves_with_the_updates_of_an_offline_phase() -> None:
     from types import SimpleNamespace
 
-    from rl_lightning.callbacks.progress_bar import Progress
+    from rl_lightning.callbacks.progress_bar import RunProgressBar
 
-    bar = Progress(SimpleNamespace(latest={"train/loss": 0.5}), SimpleNamespace(last=None), "run")
-    schedule = RunSchedule(RunConfig(env_steps=1000))
+    bar = RunProgressBar(SimpleNamespace(latest={"train/loss": 0.5}), SimpleNamespace(last=None), "run")
+    schedule = RunClock(RunConfig(env_steps=1000))
     schedule.env_step, schedule.phases = (
         64,
         PhaseCursor(parse_phases([{"type": "offline", "updates": 40}], ["update"])),

@@ -18,9 +18,9 @@ from rl_lightning.runs.store.run_folder import resolve
 from .conftest import Rl
 
 MODES = np.linspace(-0.8, 0.8, 5)
-DENOISER = {"class_path": "MLPDenoiser", "init_args": {"hidden": [48, 48], "features": 16}}
-SAMPLER = {"class_path": "DPMSolver", "init_args": {"steps": 6}}
-MODEL = {"denoiser": DENOISER, "sampler": SAMPLER, "lr": 5e-3, "clip_guess": 1.0}
+DENOISER = {"class_path": "MLPDenoiser", "init_args": {"hidden_dims": [48, 48], "time_embed_dim": 16}}
+SAMPLER = {"class_path": "DPMSolver", "init_args": {"num_inference_steps": 6}}
+MODEL = {"denoiser": DENOISER, "sampler": SAMPLER, "lr": 5e-3, "clip_denoised": 1.0}
 
 
 def bandit(path: Path, **more: object) -> None:
@@ -109,7 +109,7 @@ def test_rows_are_predicted_without_an_env_in_the_datas_own_scale(rl: Rl, workdi
         workdir / "bandit.npz",
         **{"metadata/action_low": np.array([-3.0]), "metadata/action_high": np.array([5.0])},
     )
-    write_config(workdir, "BC", {"hidden": [8]}, 2)
+    write_config(workdir, "BC", {"hidden_dims": [8]}, 2)
     assert rl("fit", "--config", "c.yaml", "--name", "b").code == 0
     np.savez("rows.npz", obs=np.random.default_rng(0).standard_normal((7, 2)).astype(np.float32))
     done = rl("predict", "b", "--data", "rows.npz", "--output", "told.npz")
@@ -129,7 +129,7 @@ def test_rows_are_predicted_without_an_env_in_the_datas_own_scale(rl: Rl, workdi
 
 def test_a_data_set_is_predicted_row_by_row(rl: Rl, workdir: Path) -> None:
     bandit(workdir / "bandit.npz")
-    write_config(workdir, "BC", {"hidden": [8]}, 2)
+    write_config(workdir, "BC", {"hidden_dims": [8]}, 2)
     assert rl("fit", "--config", "c.yaml", "--name", "b").code == 0
     assert rl("data", "convert", "bandit.npz", "bandit.hdf5").code == 0
     done = rl("predict", "b", "--data", "bandit.hdf5", "--output", "told.npz")
@@ -137,7 +137,7 @@ def test_a_data_set_is_predicted_row_by_row(rl: Rl, workdir: Path) -> None:
 
 
 def test_a_mask_of_another_shape_is_refused(rl: Rl, workdir: Path) -> None:
-    masked = ["--data.env.id", "rl/Masked-v0", "--data.env.kwargs", "{actions: 4}"]
+    masked = ["--data.env.id", "rl/Masked-v0", "--data.env.kwargs", "{num_actions: 4}"]
     assert rl("fit", "--config", "cartpole.yaml", *masked, "--name", "m").code == 0
     width = load("m").spec.obs_shape[0]
     np.savez("rows.npz", obs=np.zeros((3, width), np.float32), action_mask=np.ones((3, 7), bool))

@@ -8,23 +8,29 @@ from pathlib import Path
 import pytest
 
 from rl_lightning.runs.engine import throughput_probe
-from rl_lightning.runs.engine.throughput_probe import Pace, Tick, expected, line_of, measured
+from rl_lightning.runs.engine.throughput_probe import ClockSample, Throughput, expected, line_of, measured
 
 from .conftest import Rl
 
 
 def test_learning_is_timed_without_its_first_block() -> None:
-    ticks = [Tick(0, 0, 0), Tick(1, 1000, 0), Tick(9, 1010, 10), Tick(10, 1020, 20), Tick(11, 1030, 30)]
-    assert measured(ticks) == Pace(10.0, 10.0, 1000.0, True)
+    ticks = [
+        ClockSample(0, 0, 0),
+        ClockSample(1, 1000, 0),
+        ClockSample(9, 1010, 10),
+        ClockSample(10, 1020, 20),
+        ClockSample(11, 1030, 30),
+    ]
+    assert measured(ticks) == Throughput(10.0, 10.0, 1000.0, True)
 
 
 def test_a_single_long_block_has_to_do() -> None:
-    assert measured([Tick(0, 0, 0), Tick(4, 400, 2)]) == Pace(100.0, 0.5, None, True)
+    assert measured([ClockSample(0, 0, 0), ClockSample(4, 400, 2)]) == Throughput(100.0, 0.5, None, True)
 
 
 def test_what_never_learns_is_said_to() -> None:
-    pace = measured([Tick(0, 0, 0), Tick(1, 50, 0), Tick(2, 100, 0)])
-    assert pace == Pace(50.0, None, 50.0, False)
+    pace = measured([ClockSample(0, 0, 0), ClockSample(1, 50, 0), ClockSample(2, 100, 0)])
+    assert pace == Throughput(50.0, None, 50.0, False)
     assert "only collecting was seen" in line_of(pace, 1.0, math.inf)
 
 
@@ -40,14 +46,14 @@ def test_what_never_learns_is_said_to() -> None:
     ],
 )
 def test_budgets(env_steps: int | None, updates: int | None, starts: int, seconds: float | None) -> None:
-    assert expected(Pace(10.0, 2.0, 1000.0, True), env_steps, updates, starts) == seconds
+    assert expected(Throughput(10.0, 2.0, 1000.0, True), env_steps, updates, starts) == seconds
 
 
 def test_max_time_bounds_it() -> None:
-    assert line_of(Pace(10.0, None, None, True), 1000.0, 60.0).startswith(
+    assert line_of(Throughput(10.0, None, None, True), 1000.0, 60.0).startswith(
         "about 1:00 here (10 env steps/s in a probe"
     )
-    assert line_of(Pace(None, None, None, False), None, math.inf).startswith("not estimated")
+    assert line_of(Throughput(None, None, None, False), None, math.inf).startswith("not estimated")
 
 
 def test_sequences_are_described_and_timed_too(

@@ -6,7 +6,7 @@ import sys
 
 from rl_lightning.cli.process import quiet
 
-FEW = ["--env_steps", "64", "--data.num_envs", "2", "--data.rollout_steps", "32", "--model.epochs", "1"]
+FEW = ["--env_steps", "64", "--data.num_envs", "2", "--data.rollout_steps", "32", "--model.n_epochs", "1"]
 
 
 def test_a_run_and_its_test_say_only_what_is_ours(tmp_path, monkeypatch):

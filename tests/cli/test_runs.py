@@ -152,12 +152,12 @@ def test_secrets_are_blanked() -> None:
     config = {
         "log": {"api_key": "abc", "wandb_token": "t"},
         "env": {"kwargs": {"password": "p", "secret": ["s"], "PASSWORD": "q"}},
-        "monitor_keys": "a", "num_tokens": 3, "key": 5, "tokenizer": "x", "keep_every": "y",
+        "monitor_keys": "a", "num_tokens": 3, "key": 5, "tokenizer": "x", "milestone_every": "y",
     }  # fmt: skip
     assert redact(config) == {
         "log": {"api_key": REDACTED, "wandb_token": REDACTED},
         "env": {"kwargs": {"password": REDACTED, "secret": [REDACTED], "PASSWORD": REDACTED}},
-        "monitor_keys": "a", "num_tokens": 3, "key": 5, "tokenizer": "x", "keep_every": "y",
+        "monitor_keys": "a", "num_tokens": 3, "key": 5, "tokenizer": "x", "milestone_every": "y",
     }  # fmt: skip
     words = ["fit", "--log.api-key", "abc", "--x.token=t", "--name", "n"]
     assert redact_words(words) == ["fit", "--log.api-key", REDACTED, f"--x.token={REDACTED}", "--name", "n"]
@@ -177,12 +177,12 @@ def test_new_record_is_plain() -> None:
 
 def test_config_hash_ignores_seed_names_and_folders() -> None:
     config = {
-        "model": {"class_path": "SAC", "init_args": {"lr": 1e-3, "pretrained": "/here/a/product"}},
+        "model": {"class_path": "SAC", "init_args": {"lr": 1e-3, "pretrained": "/here/a/artifact"}},
         "run": {"name": "a", "tags": ["x"], "env_steps": 10},
         "seed_everything": 0,
     }
     other = {
-        "model": {"class_path": "SAC", "init_args": {"lr": 1e-3, "pretrained": "/moved/a/product"}},
+        "model": {"class_path": "SAC", "init_args": {"lr": 1e-3, "pretrained": "/moved/a/artifact"}},
         "run": {"name": "b", "tags": [], "env_steps": 10},
         "seed_everything": 4,
         "log": {"tensorboard": False},

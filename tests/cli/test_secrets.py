@@ -123,7 +123,7 @@ def test_a_sweep_writes_no_secret(rl: Rl, login: Path, monkeypatch: pytest.Monke
     sweep = {
         "base_config": "./login.yaml",
         "grid": {"model.lr": [1e-3]},
-        "set": {"data.env.kwargs.api_key": SECRET},
+        "overrides": {"data.env.kwargs.api_key": SECRET},
     }
     (login / "s.yaml").write_text(yaml.safe_dump(sweep))
     refused = rl("sweep", "--config", "./s.yaml", *IMPORT)
@@ -133,7 +133,7 @@ def test_a_sweep_writes_no_secret(rl: Rl, login: Path, monkeypatch: pytest.Monke
         and not (login / "lightning_logs").exists()
     )
     monkeypatch.setenv("SERVICE", SECRET)
-    sweep["set"] = {"data.env.kwargs.api_key": "${SERVICE}"}
+    sweep["overrides"] = {"data.env.kwargs.api_key": "${SERVICE}"}
     (login / "s.yaml").write_text(yaml.safe_dump(sweep))
     shown = rl("sweep", "--config", "./s.yaml", "--dry_run", *IMPORT)
     assert shown.code == 0 and SECRET not in shown.out and "${SERVICE}" in shown.out

@@ -89,10 +89,10 @@ def test_by_overlay_by_extends_and_by_short_name(mine):
     Path("child.yaml").write_text(f"extends: ppo/cartpole\nmodel: {mine}.SwappedPPO\n")
     over = built(["ppo/cartpole", "over.yaml"], mine).model
     assert over.bonus == 2.0 and over.lr == 0.5
-    assert over.epochs == parent["epochs"] and over.hyper_parameters["network"] == parent["network"]
+    assert over.n_epochs == parent["n_epochs"] and over.hyper_parameters["network"] == parent["network"]
     for names, flags in ((["child.yaml"], ()), (["ppo/cartpole"], ("--model=SwappedPPO", "--model.lr=0.25"))):
         model = built(names, mine, *flags).model
-        assert type(model).__name__ == "SwappedPPO" and model.epochs == parent["epochs"]
+        assert type(model).__name__ == "SwappedPPO" and model.n_epochs == parent["n_epochs"]
         assert model.lr == (0.25 if flags else parent["lr"])
 
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 RL = [sys.executable, "-m", "rl_lightning.cli"]
 GRID = {
     "base_config": "./cartpole.yaml", "grid": {"model.lr": [1e-3, 1e-2]}, "parallel_jobs": 2, "storage": "journal",
-    "set": {"run.env_steps": 64},
+    "overrides": {"run.env_steps": 64},
 }  # fmt: skip
 
 

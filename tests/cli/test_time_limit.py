@@ -12,7 +12,7 @@ from .conftest import Rl
 
 # One action for ever at a learning rate of nothing: the walker stands at a wall.
 CLIFF = """\
-model: {class_path: DQN, init_args: {lr: 1e-9, network: {class_path: MLP, init_args: {hidden: [4]}}}}
+model: {class_path: DQN, init_args: {lr: 1e-9, network: {class_path: MLP, init_args: {hidden_dims: [4]}}}}
 data:
   class_path: OnlineData
   init_args: {env: {id: CliffWalking-v1}, num_envs: 1, batch_size: 4, learning_starts: 8}

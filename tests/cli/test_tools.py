@@ -12,7 +12,7 @@ import pytest
 from rl_lightning.analysis import doctor
 from rl_lightning.analysis.plot import Curve, in_characters
 from rl_lightning.cli.commands import COMMANDS
-from rl_lightning.extras import pip_install, pip_line
+from rl_lightning.extras import pip_command, pip_install
 from rl_lightning.io.text import short
 from rl_lightning.runs.config import catalog
 
@@ -136,7 +136,7 @@ def test_doctor_gives_the_line_for_a_missing_extra(monkeypatch: pytest.MonkeyPat
     real = doctor.version
     monkeypatch.setattr(doctor, "version", lambda name: None if name == "wandb" else real(name))
     missing = [finding for finding in doctor.extras() if "wandb" in finding.text]
-    assert missing[0].level == "note" and missing[0].repair == pip_line("wandb")
+    assert missing[0].level == "note" and missing[0].repair == pip_command("wandb")
 
 
 def test_curves_in_characters() -> None:

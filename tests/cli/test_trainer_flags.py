@@ -65,7 +65,7 @@ def test_files_of_lightnings_lie_in_the_runs_folder(rl, workdir):
         ("--trainer.overfit_batches=2", "limit_train_batches"),
         ("--trainer.enable_checkpointing=false", "--save_every"),
         ("--trainer.gradient_clip_val=1.0", "max_grad_norm"),
-        ("--trainer.accumulate_grad_batches=2", "Guard"),
+        ("--trainer.accumulate_grad_batches=2", "NonFiniteGuard"),
     ],
 )
 def test_what_cannot_hold_is_refused_before_anything_is_built(rl, workdir, flag, said):

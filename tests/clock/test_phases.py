@@ -58,8 +58,11 @@ ORDERS = [
     ([{"cycles": 3, "hooks": [{"name": "evaluate", "every": 3}, {"name": "update", "every": 2}]}], "E U1 U1"),
     ([{"cycles": 4, "hooks": ["collect", {"name": "evaluate", "every": 2}]}], "C E C C E C"),
     # after: once the phase has made so many updates
-    ([{"cycles": 4, "hooks": ["update", {"name": "evaluate", "after": 3}]}], "U1 U1 U1 E U1 E"),
-    ([{"cycles": 3, "hooks": [{"name": "collect", "every": 2}, {"name": "evaluate", "after": 9}]}], "C C"),
+    ([{"cycles": 4, "hooks": ["update", {"name": "evaluate", "after_updates": 3}]}], "U1 U1 U1 E U1 E"),
+    (
+        [{"cycles": 3, "hooks": [{"name": "collect", "every": 2}, {"name": "evaluate", "after_updates": 9}]}],
+        "C C",
+    ),
     # the first duration that is reached ends the phase, in the middle of a cycle too
     ([{"env_steps": 8, "updates": 9, "cycles": 9, "hooks": ["collect", "update"]}], "C U1 C"),
     ([{"env_steps": 99, "updates": 2, "cycles": 9, "hooks": ["update", "collect"]}], "U1 C U1"),
@@ -150,13 +153,13 @@ REFUSED = [
     ({"hooks": [{"name": "update", "count": 0}]}, "count is 0; it must be at least 1"),
     ({"hooks": [{"name": "update", "count": "3"}]}, "count is '3'"),
     ({"hooks": [{"name": "update", "every": 1.5}]}, r"every is 1.5"),
-    ({"hooks": [{"name": "update", "after": -1}]}, "after is -1"),
-    ({"hooks": ["collect", {"name": "update", "after": 3}]}, "every update waits for 3 others"),
+    ({"hooks": [{"name": "update", "after_updates": -1}]}, "after_updates is -1"),
+    ({"hooks": ["collect", {"name": "update", "after_updates": 3}]}, "every update waits for 3 others"),
     ({"type": "offline", "hooks": ["collect"]}, "is offline but collects"),
     ({"updates": 0}, "updates is 0; it must be a positive number"),
     ({"cycles": True}, "cycles is True"),
     ({"env_steps": "many"}, "env_steps is 'many'"),
-    ({"horizon": -1}, "horizon is -1"),
+    ({"rollout_length": -1}, "horizon is -1"),
 ]
 
 
@@ -172,13 +175,13 @@ def test_no_phases_are_refused() -> None:
 
 
 def test_hooks_that_can_never_run_are_told_of() -> None:
-    place = cursor({"cycles": 3, "hooks": [{"name": "evaluate", "after": 2}]})
+    place = cursor({"cycles": 3, "hooks": [{"name": "evaluate", "after_updates": 2}]})
     with pytest.raises(ConfigError, match="no hook can ever run"):
         place.next_hook()
 
 
 HOOKS = st.builds(
-    lambda name, every, count, after: {"name": name, "every": every, "count": count, "after": after},
+    lambda name, every, count, after: {"name": name, "every": every, "count": count, "after_updates": after},
     st.sampled_from(["collect", "evaluate", "update"]),
     st.integers(1, 3),
     st.integers(1, 3),

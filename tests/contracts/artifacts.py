@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics
 from rl_lightning.models.policies import DeterministicPolicy
 
@@ -19,8 +19,8 @@ FOLDER = Path(tempfile.mkdtemp(prefix="rl-cases-"))
 atexit.register(shutil.rmtree, FOLDER, True)
 
 
-def product(folder: Path, parts: dict[str, tuple[nn.Module, Provided]]) -> str:
-    """What a stage leaves that provides some modules."""
+def artifact(folder: Path, parts: dict[str, tuple[nn.Module, Exported]]) -> str:
+    """What a stage leaves that exports some modules."""
     folder.mkdir(parents=True)
     weights = {
         f"{key}.{name}": value.contiguous().clone()
@@ -29,7 +29,7 @@ def product(folder: Path, parts: dict[str, tuple[nn.Module, Provided]]) -> str:
     }
     save_file(weights, folder / "weights.safetensors")
     told = {key: part._replace(prefix=f"{key}.")._asdict() for key, (_, part) in parts.items()}
-    (folder / "product.json").write_text(json.dumps({"provides": told}))
+    (folder / "artifact.json").write_text(json.dumps({"exports": told}))
     return str(folder)
 
 
@@ -52,15 +52,15 @@ def target_file(path: Path, episodes: int = 60, length: int = 4) -> str:
     return str(path)
 
 
-def policy_product(folder: Path) -> str:
+def policy_artifact(folder: Path) -> str:
     torch.manual_seed(0)
     net = DeterministicPolicy(1, 1, [8])
-    return product(folder, {"policy": (net, net.provided(""))})
+    return artifact(folder, {"policy": (net, net.exported(""))})
 
 
-def dynamics_product(folder: Path, seed: int = 0) -> str:
+def dynamics_artifact(folder: Path, seed: int = 0) -> str:
     """A (very poor) model."""
     torch.manual_seed(seed)
     net = EnsembleDynamics(1, 1, 3, 2, [8])
     path = f"{type(net).__module__}.{type(net).__name__}"
-    return product(folder, {"dynamics": (net, Provided(path, net.init_args(), ""))})
+    return artifact(folder, {"dynamics": (net, Exported(path, net.init_args(), ""))})

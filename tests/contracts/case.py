@@ -65,7 +65,7 @@ class Case:
 
     @property
     def clock(self) -> str:
-        return str(made_of(self.data)[0].clock)
+        return str(made_of(self.data)[0].clock_name)
 
     def run(self, budget: int, **more: Any) -> RunConfig:
         """A budget in the clock of the data."""

@@ -20,7 +20,7 @@ from rl_lightning.callbacks import (
     default_callbacks,
     make_loggers,
 )
-from rl_lightning.callbacks.run_controller import StopAt
+from rl_lightning.callbacks.run_controller import ClockLimit
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.seeding import seed_globals
 from rl_lightning.types import EnvSpec
@@ -73,7 +73,7 @@ def fit(
         if callbacks is None:
             callbacks = default_callbacks(folder, log, resume_from=generation)
     callbacks = [RunController()] if callbacks is None else callbacks
-    first = [*([Phases(phases)] if phases else []), *([StopAt(until)] if until is not None else [])]
+    first = [*([Phases(phases)] if phases else []), *([ClockLimit(until)] if until is not None else [])]
     engine = Trainer(
         max_epochs=-1,
         limit_val_batches=1.0 if folder else 0,
@@ -149,7 +149,7 @@ def bare(case: Case, run: RunConfig | None = None, seed: int = 0) -> Bare:
     seed_globals(seed)
     data = case.data()
     model = case.model(data.spec)
-    data.configure(run or RunConfig(**{f"{data.clock}s": 100_000}), seed)
+    data.configure(run or RunConfig(**{f"{data.clock_name}s": 100_000}), seed)
     data.connect(model)
     model.setup("fit")
     model.on_fit_start()

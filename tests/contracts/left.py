@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rl_lightning.checkpoints.checkpoint_store import Generations, read_file, read_meta
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, read_meta
 from rl_lightning.replay.segments import SegmentStore
 
 
@@ -23,7 +23,7 @@ def column(folder: Path, name: str) -> list[float]:
 
 def newest(run: Path) -> Path:
     """The newest whole generation of a run's checkpoints."""
-    return Generations(run / "checkpoints").newest_whole()[0]
+    return CheckpointStore(run / "checkpoints").newest_valid()[0]
 
 
 def state(run: Path, best: bool = False) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def test_acting_draws_from_the_given_generator_alone(case: Case):
     with torch.no_grad():
         drawn = [run.model.act(obs, carry, torch.Generator().manual_seed(1), mask)[0] for _ in range(2)]
         assert torch.equal(*drawn) and torch.equal(rng, torch.get_rng_state())
-        if run.model.explores_in_evaluation:
+        if not run.model.deterministic_eval:
             return  # it has no greedy action
         greedy = [run.model.act(obs, carry, None, mask)[0] for _ in range(2)]
     assert torch.equal(*greedy) and torch.equal(rng, torch.get_rng_state())

@@ -22,6 +22,6 @@ def test_what_acts_and_is_trained_in_an_env_learns_it():
     unproven = {made_of(case.model)[0].__name__ for case in CASES if case.optimizers} - {
         kind.__name__ for kind in proven
     }
-    models = {"Density", "Dynamics", "FQE", "MDNRNN", "NextFrame", "RewardHead", "VAE"}
+    models = {"Density", "Dynamics", "FQE", "MDNRNN", "NextFrame", "RewardModel", "VAE"}
     planned = {"PlaNet", "TDMPC", "TDMPC2", "DiceGuidance"}  # taught their toys in tests of their own
     assert unproven == models | planned

@@ -42,7 +42,7 @@ def test_an_update_keeps_to_its_device(case: Case):
 @each([case for case in CASES if made_of(case.model)[0].evaluated_on == "episodes"])
 def test_an_act_copies_no_more_than_it_must(case: Case):
     if made_of(case.model)[1].get("precision") == "half":
-        case = case.but(model={"precision": "full"})  # torch.autocast knows no such device
+        case = case.but(model={"sampling_dtype": "full"})  # torch.autocast knows no such device
     seed_globals(0)
     data = case.data()
     model = case.model(data.spec)

@@ -36,9 +36,9 @@ def test_next_updates_are_identical_after_a_reload(case: Case):
     seen = []
     for model in (run.model, fresh):
         seed_globals(5)
-        model.drain_metrics()
+        model.pop_metrics()
         for block in blocks:
             model.training_step(block, 0)
-        seen.append((weights(model), model.drain_metrics()))
+        seen.append((weights(model), model.pop_metrics()))
     assert not differing(seen[0][0], seen[1][0])
     assert repr(seen[0][1]) == repr(seen[1][1])

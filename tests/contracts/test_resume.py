@@ -42,7 +42,7 @@ def test_with_workers_too(name: str, vectorization: str, tmp_path: Path) -> None
 
 
 def test_networks_large_enough_for_the_kernels_too(tmp_path: Path) -> None:
-    wide = {"network": MLP([256, 256], "relu"), "critic_hidden": [256, 256]}
+    wide = {"network": MLP([256, 256], "relu"), "critic_hidden_dims": [256, 256]}
     case = BY_NAME["sac"].but(data={"batch_size": 128}, model=wide)
     fit(case, tmp_path / "straight", 2 * UNIT)
     fit(case, tmp_path / "parts", UNIT)
@@ -77,11 +77,11 @@ def test_phases_resume_in_the_middle_of_a_cycle(budget: int, tmp_path: Path) -> 
 
 
 UNEVEN = [
-    {"name": "prefill", "env_steps": 40, "hooks": ["collect"], "controller": "random", "collect_length": 7},
+    {"name": "prefill", "env_steps": 40, "hooks": ["collect"], "controller": "random", "collect_steps": 7},
     {
         "name": "joint",
         "hooks": [{"name": "collect", "count": 2}, {"name": "update", "count": 9}],
-        "collect_length": 11,
+        "collect_steps": 11,
     },
 ]
 
@@ -101,7 +101,7 @@ def test_a_budget_that_cut_a_hook_short_goes_the_same_way_when_it_grows(
             done = harness.fit(
                 case, run, 5, tmp_path / folder, log_every=10**6, resume=place > 0, phases=UNEVEN
             )
-            clocks = {"env_steps": done.data.schedule.env_step, "updates": done.data.schedule.update}
+            clocks = {"env_steps": done.data.clock.env_step, "updates": done.data.clock.update}
             for key, most in limits.items():
                 assert clocks[key] <= most + (key == "env_steps"), "two envs: an odd budget is passed by one"
     assert_same(state(tmp_path / "straight"), state(tmp_path / "parts"))

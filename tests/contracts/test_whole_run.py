@@ -27,7 +27,7 @@ def test_a_run_is_the_same_however_it_is_made(case: Case, tmp_path: Path) -> Non
     )
     looks = [len(made.evaluation.history) for made in (whole, blind)]
     assert looks[0] >= looks[1] + 3, "a model is looked at in the end, whoever asks"
-    clocks = [(made.data.schedule.env_step, made.data.schedule.update) for made in (whole, blind)]
+    clocks = [(made.data.clock.env_step, made.data.clock.update) for made in (whole, blind)]
     assert clocks[0] == clocks[1]
     changed = differing(weights(whole.model), weights(blind.model))
     assert all(name.startswith(case.notes) for name in changed), "evaluating changed training"

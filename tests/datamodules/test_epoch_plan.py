@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from contracts.artifacts import FOLDER, dynamics_product, target_file
+from contracts.artifacts import FOLDER, dynamics_artifact, target_file
 from contracts.case import Case
 from contracts.cases import BY_NAME
 from contracts.harness import Bare, bare, fit
@@ -17,23 +17,28 @@ from rl_lightning.callbacks import MetricsLogger
 from rl_lightning.clock.phases import PhaseCursor, parse_phases
 from rl_lightning.clock.run_clock import Limits, RunConfig
 from rl_lightning.datamodules import ModelRolloutData
-from rl_lightning.envs.termination import NeverEnds
+from rl_lightning.envs.termination import NoTermination
 from rl_lightning.replay.segments import SegmentStore
 
 PPO, DQN, SAC = (BY_NAME[name] for name in ("ppo-discrete", "dqn", "sac"))
 IQL = BY_NAME["iql"]
-ONE_EACH = {"num_envs": 1, "train_every": 1, "update_ratio": 1.0, "batch_size": 4}
-SEVERAL = {"num_envs": 1, "train_every": 256, "update_ratio": 0.5, "batch_size": 4}  # 128 updates
+ONE_EACH = {"num_envs": 1, "train_every": 1, "utd_ratio": 1.0, "batch_size": 4}
+SEVERAL = {"num_envs": 1, "train_every": 256, "utd_ratio": 0.5, "batch_size": 4}  # 128 updates
 
 
 @cache
 def imagined() -> Case:
     """Blocks of 4 updates that never pass a rollout, of which there is one every 10."""
-    fields = {"horizon": 2, "starts": 20, "rollout_every": 10, "termination": NeverEnds()}
+    fields = {
+        "rollout_length": 2,
+        "rollout_batch_size": 20,
+        "rollout_freq": 10,
+        "termination": NoTermination(),
+    }
     data = partial(
         ModelRolloutData,
         target_file(FOLDER / "planned.npz"),
-        dynamics_product(FOLDER / "planned-model"),
+        dynamics_artifact(FOLDER / "planned-model"),
         batch_size=8,
         updates_per_block=4,
         **fields,
@@ -49,20 +54,23 @@ CASES: dict[str, tuple[Case, int]] = {
     "an update per step, starts on an edge": (SAC.but({**ONE_EACH, "learning_starts": 50}), 50),
     "an update per step, starts in the second epoch": (SAC.but({**ONE_EACH, "learning_starts": 75}), 50),
     "an update per step of two envs": (
-        SAC.but({**ONE_EACH, "num_envs": 2, "update_ratio": 0.5, "learning_starts": 33}),
+        SAC.but({**ONE_EACH, "num_envs": 2, "utd_ratio": 0.5, "learning_starts": 33}),
         50,
     ),
     "128 updates after 256 steps": (DQN.but({**SEVERAL, "learning_starts": 256}), 1000),
     "128 updates after 256 steps, starts within": (DQN.but({**SEVERAL, "learning_starts": 700}), 1000),
     "less than an update per turn": (
-        DQN.but({"num_envs": 3, "train_every": 4, "update_ratio": 0.1, "learning_starts": 20}),
+        DQN.but({"num_envs": 3, "train_every": 4, "utd_ratio": 0.1, "learning_starts": 20}),
         70,
     ),
     "long prefill": (DQN.but({**ONE_EACH, "learning_starts": 2500}), 2600),
     "windows": (sequences(train_ratio=8.0), 40),
-    "windows of three envs": (sequences(num_envs=3, train_ratio=5.0, train_every=4, prefill=20), 40),
+    "windows of three envs": (sequences(num_envs=3, train_ratio=5.0, train_every=4, learning_starts=20), 40),
     "windows, pretrained": (sequences(pretrain=250, train_ratio=4.0), 40),
-    "windows, prefill in the second epoch": (sequences(pretrain=120, train_ratio=4.0, prefill=60), 40),
+    "windows, prefill in the second epoch": (
+        sequences(pretrain=120, train_ratio=4.0, learning_starts=60),
+        40,
+    ),
     "rows": (IQL, 50),
     "rows and rollouts of a model": (imagined(), 25),
 }
@@ -71,9 +79,9 @@ every = pytest.mark.parametrize(("case", "period"), CASES.values(), ids=CASES)
 
 def begun(case: Case, period: int | None, marks: tuple[int, ...] = (), phases: Any = None) -> Bare:
     run = bare(case, RunConfig(eval_every=period))
-    run.data.schedule.limits = Limits(marks=marks)
+    run.data.clock.limits = Limits(marks=marks)
     if phases is not None:
-        run.data.schedule.phases = PhaseCursor(parse_phases(phases, run.model.update_hooks()))
+        run.data.clock.phases = PhaseCursor(parse_phases(phases, run.model.update_hooks()))
     return run
 
 
@@ -81,7 +89,7 @@ def blocks_until_due(run: Bare) -> int:
     """Blocks after which an evaluation is due, none of them told to be the last."""
     for count in range(1, 10_000):
         run.turn()
-        if run.data.schedule.epoch_over:
+        if run.data.clock.epoch_over:
             return count
     raise AssertionError("no evaluation became due")
 
@@ -90,7 +98,7 @@ def blocks_until_due(run: Bare) -> int:
 @pytest.mark.parametrize("marks", [(), (7,)], ids=["uncut", "cut every 7 updates"])
 def test_an_epoch_has_as_many_blocks_as_its_evaluation_is_away(case, period, marks):
     run = begun(case, period, marks)
-    schedule = run.data.schedule
+    schedule = run.data.clock
     for epoch in range(3):
         planned = len(run.data.train_dataloader())
         assert planned == blocks_until_due(run), f"epoch {epoch}"
@@ -103,9 +111,9 @@ def test_planning_changes_nothing(case, period):
     run = begun(case, period)
     run.data.train_dataloader()
     for _ in range(4):
-        before = run.data.schedule.state_dict()
+        before = run.data.clock.state_dict()
         assert run.data.plan_epoch() == run.data.plan_epoch()
-        assert run.data.schedule.state_dict() == before
+        assert run.data.clock.state_dict() == before
         run.turn()
 
 
@@ -119,34 +127,34 @@ def test_the_rest_of_an_epoch_is_what_was_planned_less_what_was_done(case, perio
         assert run.data.plan_epoch() == planned - done
 
 
-@pytest.mark.parametrize("case", [SAC.but({**ONE_EACH, "learning_starts": 0}), sequences(prefill=0)])
+@pytest.mark.parametrize("case", [SAC.but({**ONE_EACH, "learning_starts": 0}), sequences(learning_starts=0)])
 def test_the_last_block_of_an_epoch_lasts_until_its_evaluation(case):
     """Where a buffer is not ready the clocks alone do not tell; the evaluation comes on time all the same."""
     run = begun(case, 40)
     for epoch in range(3):
         for block in run.data.train_dataloader():
-            assert not run.data.schedule.epoch_over
+            assert not run.data.clock.epoch_over
             run.learn(block)
-        assert run.data.schedule.now == 40 * (epoch + 1)
-        run.data.schedule.end_epoch()
+        assert run.data.clock.now == 40 * (epoch + 1)
+        run.data.clock.end_epoch()
 
 
 PHASES = {
     "collect, update, evaluate": [
-        {"hooks": ["collect", {"name": "update", "count": 3}, "evaluate"], "collect_length": 20}
+        {"hooks": ["collect", {"name": "update", "count": 3}, "evaluate"], "collect_steps": 20}
     ],
     "now and then": [
         {
             "hooks": [
                 "collect",
                 {"name": "update", "count": 3},
-                {"name": "evaluate", "every": 3, "after": 10},
+                {"name": "evaluate", "every": 3, "after_updates": 10},
             ],
-            "collect_length": 20,
+            "collect_steps": 20,
         }
     ],
     "in the second phase": [
-        {"name": "fill", "env_steps": 100, "hooks": ["collect"], "collect_length": 20},
+        {"name": "fill", "env_steps": 100, "hooks": ["collect"], "collect_steps": 20},
         {
             "name": "learn",
             "type": "offline",
@@ -162,7 +170,7 @@ PHASES = {
 @pytest.mark.parametrize("period", [None, 200], ids=["hook alone", "hook and cadence"])
 def test_an_epoch_of_phases_ends_with_the_hook_that_evaluates(phases, marks, period):
     run = begun(SAC, period, marks, phases)
-    schedule = run.data.schedule
+    schedule = run.data.clock
     for epoch in range(3):
         planned = len(run.data.train_dataloader())
         assert planned == blocks_until_due(run), f"epoch {epoch}"
@@ -178,7 +186,7 @@ def test_a_phase_whose_data_cut_its_hooks_is_planned_as_it_is_cut():
     for epoch in range(3):
         planned = len(run.data.train_dataloader())
         assert planned == blocks_until_due(run), f"epoch {epoch}"
-        run.data.schedule.end_epoch()
+        run.data.clock.end_epoch()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +220,7 @@ class Lengths(Callback):
 
     def on_train_batch_end(self, trainer, pl_module, *args):
         self.planned[trainer.current_epoch] = trainer.num_training_batches
-        self.ends.setdefault(trainer.current_epoch, []).append(trainer.datamodule.schedule.env_step)
+        self.ends.setdefault(trainer.current_epoch, []).append(trainer.datamodule.clock.env_step)
 
 
 def test_the_first_epoch_of_a_fit_knows_of_the_metrics_too():
@@ -238,7 +246,7 @@ cut = pytest.mark.parametrize("name", CUT)
 def batches_of(run: Bare, updates: int) -> list[Any]:
     """All batches up to a number of updates, and where the blocks that had them ended."""
     seen: list[Any] = []
-    while run.data.schedule.update < updates:
+    while run.data.clock.update < updates:
         seen += list(run.data.next_block())
     return seen
 
@@ -256,9 +264,9 @@ def test_a_gather_that_a_mark_cuts_goes_on_with_the_same_batches(name):
     whole, parts = begun(case, None), begun(case, None, marks=(5, 12))
     expected = batches_of(whole, 150)
     ends, found = [], []
-    while parts.data.schedule.update < 150:
+    while parts.data.clock.update < 150:
         found += list(parts.data.next_block())
-        ends.append(parts.data.schedule.update)
+        ends.append(parts.data.clock.update)
     assert {mark for every in (5, 12) for mark in range(every, 151, every)} <= set(ends)
     assert_alike(found[:150], expected[:150])
 
@@ -268,10 +276,10 @@ def test_a_gather_that_a_limit_cuts_goes_on_once_there_is_none(name):
     case = CUT[name]
     whole, parts = begun(case, None), begun(case, None)
     expected = batches_of(whole, 60)
-    parts.data.schedule.limits = Limits(updates=13)
+    parts.data.clock.limits = Limits(updates=13)
     found = batches_of(parts, 13)
-    assert parts.data.schedule.update == len(found) == 13
-    parts.data.schedule.limits = Limits()
+    assert parts.data.clock.update == len(found) == 13
+    parts.data.clock.limits = Limits()
     found += batches_of(parts, 60)
     assert_alike(found[:60], expected[:60])
 
@@ -282,7 +290,7 @@ def test_what_is_left_of_a_gather_is_saved(name, tmp_path):
     whole, parts = begun(case, None), begun(case, None, marks=(5, 12))
     expected = batches_of(whole, 60)
     found, waited = [], False
-    while parts.data.schedule.update < 60:
+    while parts.data.clock.update < 60:
         found += list(parts.data.next_block())
         waited |= parts.data.pending is not None
         state = parts.data.save(SegmentStore(tmp_path))
@@ -298,5 +306,5 @@ def test_an_epoch_begins_with_what_is_left_of_a_gather():
     for _ in range(3):
         planned = len(run.data.train_dataloader())
         assert planned == blocks_until_due(run)
-        run.data.schedule.end_epoch()
+        run.data.clock.end_epoch()
     assert run.data.pending is None or len(run.data.pending[0]) < 128

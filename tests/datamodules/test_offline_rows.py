@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from contracts.artifacts import FOLDER, dynamics_product, target_file
+from contracts.artifacts import FOLDER, dynamics_artifact, target_file
 
 from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics
 from rl_lightning.clock.phases import PhaseCursor, parse_phases
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules.model_rollout_data import ModelRolloutData
 from rl_lightning.datamodules.offline_data import OfflineData
-from rl_lightning.envs.termination import NeverEnds
+from rl_lightning.envs.termination import NoTermination
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.models.density import RealNVP
 from rl_lightning.models.density.calibrated import CalibratedDensity
@@ -21,11 +21,11 @@ from rl_lightning.models.dynamics.penalties import NoPenalty, Penalty, TanhPenal
 from rl_lightning.replay.segments import SegmentStore
 
 FILE = target_file(FOLDER / "rows.npz")
-MODEL = dynamics_product(FOLDER / "model")
+MODEL = dynamics_artifact(FOLDER / "model")
 
 
-def actor(obs, carry, explore, mask=None):
-    return torch.tanh(torch.randn(len(obs), 1, generator=explore)), carry
+def actor(obs, carry, generator, mask=None):
+    return torch.tanh(torch.randn(len(obs), 1, generator=generator)), carry
 
 
 def ready(cls=OfflineData, seed=0, updates=1000, **given):
@@ -35,7 +35,7 @@ def ready(cls=OfflineData, seed=0, updates=1000, **given):
     data.agent = SimpleNamespace(
         gamma=0.9,
         n_step=1,
-        members=given.get("bootstrap", 0),
+        ensemble_size=given.get("ensemble_bootstrap", 0),
         player=lambda: actor,
         progress=0.0,
         device=here,
@@ -45,7 +45,13 @@ def ready(cls=OfflineData, seed=0, updates=1000, **given):
 
 
 def imagined(**given):
-    fields = {"dynamics": MODEL, "horizon": 2, "starts": 20, "rollout_every": 10, "termination": NeverEnds()}
+    fields = {
+        "dynamics": MODEL,
+        "rollout_length": 2,
+        "rollout_batch_size": 20,
+        "rollout_freq": 10,
+        "termination": NoTermination(),
+    }
     return ready(ModelRolloutData, **{**fields, **given})
 
 
@@ -57,7 +63,11 @@ class Flat(Penalty):
 
 
 def test_whole_episodes_are_held_out_the_same_for_every_stage_of_a_seed():
-    first, second, other = ready(holdout=0.2), ready(holdout=0.2, bootstrap=3), ready(holdout=0.2, seed=1)
+    first, second, other = (
+        ready(val_fraction=0.2),
+        ready(val_fraction=0.2, ensemble_bootstrap=3),
+        ready(val_fraction=0.2, seed=1),
+    )
     assert torch.equal(first.holdout_index, second.holdout_index)
     assert not torch.equal(first.holdout_index, other.holdout_index)
     episode = first.dataset.episode
@@ -73,17 +83,17 @@ def test_whole_episodes_are_held_out_the_same_for_every_stage_of_a_seed():
 def test_rows_are_held_out_for_those_who_look_at_them(module, held):
     data = OfflineData(FILE)
     data.configure(RunConfig(updates=1), 0)
-    data.agent = SimpleNamespace(evaluated_on=module.evaluated_on, gamma=0.9, n_step=1, members=0)
+    data.agent = SimpleNamespace(evaluated_on=module.evaluated_on, gamma=0.9, n_step=1, ensemble_size=0)
     data.open("fit")
     assert len(data.holdout_index) == pytest.approx(held, abs=4) and (held == 0) == (
         len(data.train_index) == 240
     )
     assert len(imagined().holdout_index) == 0
-    assert len(ready(holdout=0.5).holdout_index) > 100  # as told
+    assert len(ready(val_fraction=0.5).holdout_index) > 100  # as told
 
 
 def test_batches_are_rows_of_the_file_and_never_held_out():
-    data = ready(holdout=0.3, batch_size=64)
+    data = ready(val_fraction=0.3, batch_size=64)
     batch = data.sample(50)
     assert batch.obs.shape == (50, 64, 1) and batch.reward.shape == (50, 64)
     assert not set(batch.index.flatten().tolist()) & set(data.holdout_index.tolist())
@@ -93,7 +103,7 @@ def test_batches_are_rows_of_the_file_and_never_held_out():
 
 
 def test_members_see_their_own_resample():
-    data = ready(bootstrap=4, batch_size=200)
+    data = ready(ensemble_bootstrap=4, batch_size=200)
     batch = data.sample(30)
     assert batch.obs.shape == (30, 4, 200, 1)
     seen = [set(batch.index[:, member].flatten().tolist()) for member in range(4)]
@@ -110,13 +120,13 @@ def test_rewards_are_scaled_then_shifted():
 def test_what_cannot_be_split_or_summed_is_refused():
     one = target_file(FOLDER / "one.npz", episodes=1)
     with pytest.raises(DataError, match="one episode"):
-        ready(dataset=one, holdout=0.1)
+        ready(dataset=one, val_fraction=0.1)
     with pytest.raises(DataError, match="one episode"):
         OfflineData(one).check_model(SimpleNamespace(evaluated_on="rows"))
     assert len(ready(dataset=one).train_index) == 4  # a policy needs no other
-    assert len(ready(dataset=one, split="row", holdout=0.5).holdout_index) == 2
-    with pytest.raises(ConfigError, match="holdout"):
-        ready(holdout=1.0)
+    assert len(ready(dataset=one, split="transition", val_fraction=0.5).holdout_index) == 2
+    with pytest.raises(ConfigError, match="val_fraction"):
+        ready(val_fraction=1.0)
     with pytest.raises(ConfigError, match="at least 1"):
         ready(batch_size=0)
 
@@ -132,9 +142,9 @@ def test_a_changed_file_is_not_resumed():
     ("members", "said"), [(0, "one stream of rows; set it to 0"), (7, "has 7 members; set it")]
 )
 def test_rows_of_their_own_are_for_members_alone(members, said):
-    data = OfflineData(FILE, bootstrap=2)
+    data = OfflineData(FILE, ensemble_bootstrap=2)
     data.configure(RunConfig(updates=1), 0)
-    data.agent = SimpleNamespace(members=members)
+    data.agent = SimpleNamespace(ensemble_size=members)
     with pytest.raises(ConfigError, match=said):
         data.open("fit")
 
@@ -142,7 +152,7 @@ def test_rows_of_their_own_are_for_members_alone(members, said):
 def test_a_look_at_the_model_leaves_training_as_it_was():
     data = imagined()
     before = [g.get_state().clone() for g in (data.explore, data.noise, data.draw)]
-    data.examine(data.agent)
+    data.diagnostics(data.agent)
     assert all(
         torch.equal(a, g.get_state())
         for a, g in zip(before, (data.explore, data.noise, data.draw), strict=True)
@@ -150,7 +160,7 @@ def test_a_look_at_the_model_leaves_training_as_it_was():
 
 
 def test_imagined_and_recorded_rewards_have_one_scale(tmp_path):
-    scaled = dynamics_product(tmp_path / "scaled")
+    scaled = dynamics_artifact(tmp_path / "scaled")
     (tmp_path / "scaled" / "config.yaml").write_text(
         "data: {init_args: {reward_scale: 0.1, reward_shift: 0.0}}"
     )
@@ -159,14 +169,14 @@ def test_imagined_and_recorded_rewards_have_one_scale(tmp_path):
         imagined(dynamics=scaled)
 
 
-def test_a_damaged_product_is_refused(tmp_path):
+def test_a_damaged_artifact_is_refused(tmp_path):
     folder = tmp_path / "model"
-    path = dynamics_product(folder)
-    about = json.loads((folder / "product.json").read_text())
+    path = dynamics_artifact(folder)
+    about = json.loads((folder / "artifact.json").read_text())
     digest = hashlib.sha256((folder / "weights.safetensors").read_bytes()).hexdigest()
-    (folder / "product.json").write_text(json.dumps({**about, "sha256": digest}))
+    (folder / "artifact.json").write_text(json.dumps({**about, "sha256": digest}))
     imagined(dynamics=path)
-    (folder / "product.json").write_text(json.dumps({**about, "sha256": "0" * 64}))
+    (folder / "artifact.json").write_text(json.dumps({**about, "sha256": "0" * 64}))
     with pytest.raises(ResumeError, match="damaged"):
         imagined(dynamics=path)
 
@@ -174,7 +184,7 @@ def test_a_damaged_product_is_refused(tmp_path):
 def test_another_model_than_the_run_began_with_is_not_resumed(tmp_path):
     state = imagined().save(SegmentStore(tmp_path))
     imagined().load(state, SegmentStore(tmp_path))
-    other = dynamics_product(tmp_path / "other", seed=1)
+    other = dynamics_artifact(tmp_path / "other", seed=1)
     with pytest.raises(ResumeError, match="other: is not the dynamics that the run began with"):
         imagined(dynamics=other).load(state, SegmentStore(tmp_path))
 
@@ -182,7 +192,7 @@ def test_another_model_than_the_run_began_with_is_not_resumed(tmp_path):
 def test_another_density_than_the_run_began_with_is_not_resumed(tmp_path):
     def given(seed):
         torch.manual_seed(seed)
-        density = CalibratedDensity(RealNVP(couplings=2, hidden=[8]).spec(), 1, 1)
+        density = CalibratedDensity(RealNVP(num_couplings=2, hidden_dims=[8]).spec(), 1, 1)
         density.calibrate(torch.randn(200, 2))
         penalty = TanhPenalty("made/here")
         penalty.use(density)
@@ -196,7 +206,7 @@ def test_another_density_than_the_run_began_with_is_not_resumed(tmp_path):
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
 def test_a_batch_has_its_share_of_recorded_rows(share):
-    data = imagined(real_fraction=share, batch_size=40)
+    data = imagined(real_ratio=share, batch_size=40)
     batch = next(data.batches())
     assert batch.obs.shape[0] == 40
     recorded = {tuple(row) for row in data.rows[:, :1].tolist()}
@@ -206,14 +216,14 @@ def test_a_batch_has_its_share_of_recorded_rows(share):
 
 
 def test_recorded_rows_are_rounded_down_as_in_the_originals():
-    data = imagined(real_fraction=0.05, batch_size=256)  # 12.8
+    data = imagined(real_ratio=0.05, batch_size=256)  # 12.8
     recorded = {tuple(row) for row in data.rows[:, :1].tolist()}
     found = [tuple(row) in recorded for row in next(data.batches()).obs.tolist()]
     assert all(found[:12]) and not found[12]
 
 
 def test_rollouts_are_made_on_time_and_the_newest_are_kept():
-    data = imagined(retain=3, updates_per_block=4)
+    data = imagined(retain_rollouts=3, updates_per_block=4)
     blocks = []
     for _ in range(15):
         blocks.append(len(list(data.next_block())))
@@ -223,7 +233,7 @@ def test_rollouts_are_made_on_time_and_the_newest_are_kept():
 
 def test_no_coefficient_is_no_penalty_bit_for_bit():
     free, zero, small, large = (
-        imagined(penalty=penalty, coefficient=coefficient)
+        imagined(penalty=penalty, penalty_coef=coefficient)
         for penalty, coefficient in ((NoPenalty(), 1.0), (Flat(), 0.0), (Flat(), 0.5), (Flat(), 2.0))
     )
     rows = []
@@ -247,14 +257,14 @@ def test_a_penalty_may_cost_in_units_of_the_rewards_spread():
 )
 def test_no_block_of_a_phase_crosses_a_cadence_or_a_rollout(make, parts):
     """A hook is made in parts where something is due; the next one comes when it is whole."""
-    data = make(**({"rollout_every": 4} if make is imagined else {}))
-    data.schedule.run = RunConfig(updates=45, eval_every=10)
+    data = make(**({"rollout_freq": 4} if make is imagined else {}))
+    data.clock.run = RunConfig(updates=45, eval_every=10)
     entry = {"type": "offline", "hooks": [{"name": "update", "count": 25}, "evaluate"]}
-    data.schedule.phases = PhaseCursor(parse_phases([entry], ["update"]))
+    data.clock.phases = PhaseCursor(parse_phases([entry], ["update"]))
     done = []
-    while not data.schedule.finished:
+    while not data.clock.is_finished:
         updates = len(list(data.next_block()))
-        done.append("E" if data.schedule.evaluate_now else updates)
-        if data.schedule.evaluate_now:
-            data.schedule.end_epoch()
+        done.append("E" if data.clock.evaluate_now else updates)
+        if data.clock.evaluate_now:
+            data.clock.end_epoch()
     assert done == parts

@@ -17,11 +17,11 @@ def test_a_rollout_is_one_update_and_moves_the_clocks():
     for blocks in (1, 2, 3):
         (rollout,) = run.turn()
         assert rollout.obs.shape == (16, 8, 4)
-        assert (run.data.schedule.env_step, run.data.schedule.update) == (128 * blocks, blocks)
+        assert (run.data.clock.env_step, run.data.clock.update) == (128 * blocks, blocks)
 
 
 def test_rollouts_follow_each_other_without_a_gap():
-    run = bare(PPO.but({"env": env("rl/Counter-v0", length=7, jitter=3)}))
+    run = bare(PPO.but({"env": env("rl/Counter-v0", episode_length=7, jitter=3)}))
     (one,), (two,) = (run.data.next_block() for _ in range(2))
     assert torch.equal(one.last_obs, two.obs[0])
     assert torch.equal(two.is_first[0], one.terminated[-1] | one.truncated[-1])

@@ -9,7 +9,7 @@ from contracts.case import env
 from contracts.cases import BY_NAME
 from contracts.harness import Taken, bare, fit
 
-from rl_lightning.clock.run_clock import RunConfig, RunSchedule
+from rl_lightning.clock.run_clock import RunClock, RunConfig
 from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.optim.schedules import Linear
@@ -32,11 +32,11 @@ DQN, SAC = BY_NAME["dqn"], BY_NAME["sac"]
 def test_updates_are_the_floor_of_ratio_times_steps(num_envs, ratio, start, every, repeat):
     """At the end of every block, however it was cut; also where nothing could be learned at first."""
     config = EnvConfig("rl/Counter-v0", action_repeat=repeat)
-    shape = {"num_envs": num_envs, "update_ratio": ratio, "learning_starts": start, "train_every": every}
+    shape = {"num_envs": num_envs, "utd_ratio": ratio, "learning_starts": start, "train_every": every}
     run = bare(
         DQN.but({"env": config, "batch_size": 2, "buffer": Replay(50), **shape}), RunConfig(env_steps=10**5)
     )
-    wide, schedule, before = num_envs * repeat, run.data.schedule, 0
+    wide, schedule, before = num_envs * repeat, run.data.clock, 0
     for _ in range(25):
         updates = len(run.turn())
         assert (schedule.env_step - before) % wide == 0
@@ -55,24 +55,24 @@ def test_turns_that_share_a_block_learn_what_turns_of_their_own_learn():
     for turns in (1, 16):
         run = bare(
             SAC.but(
-                {"learning_starts": 20, "batch_size": 4, "train_every": 1, "num_envs": 1, "update_ratio": 1.0}
+                {"learning_starts": 20, "batch_size": 4, "train_every": 1, "num_envs": 1, "utd_ratio": 1.0}
             ),
             RunConfig(env_steps=75, eval_every=30),
         )
         run.data.turns_per_block = turns
-        while run.data.schedule.env_step < 75:
+        while run.data.clock.env_step < 75:
             run.learn(run.data.next_block())
-        ends.append((run.model.state_dict(), run.data.buffer.rows[:75].clone(), run.data.schedule.update))
+        ends.append((run.model.state_dict(), run.data.buffer.rows[:75].clone(), run.data.clock.update))
     assert ends[0][2] == ends[1][2] == 55
     assert all(torch.equal(a, b) for a, b in zip(ends[0][0].values(), ends[1][0].values(), strict=True))
     assert torch.equal(ends[0][1], ends[1][1])
 
 
 def test_blocks_end_where_something_is_due():
-    schedule = RunSchedule(RunConfig(env_steps=100, eval_every=30))
+    schedule = RunClock(RunConfig(env_steps=100, eval_every=30))
     ends = []
-    while not schedule.finished:
-        schedule.env_step += 2 * schedule.turns_ahead(wide=2, most=8)
+    while not schedule.is_finished:
+        schedule.env_step += 2 * schedule.blocks_until_due(wide=2, most=8)
         ends.append(schedule.env_step)
     assert ends == [16, 30, 32, 48, 60, 64, 80, 90, 96, 100]
 
@@ -80,19 +80,19 @@ def test_blocks_end_where_something_is_due():
 def test_the_count_holds_over_a_whole_fit_of_several_epochs():
     """Where a Lightning epoch ends no block is lost or fetched ahead."""
     case = DQN.but(
-        {"num_envs": 1, "train_every": 1, "update_ratio": 0.5, "learning_starts": 10, "batch_size": 2}
+        {"num_envs": 1, "train_every": 1, "utd_ratio": 0.5, "learning_starts": 10, "batch_size": 2}
     )
     done = fit(case, RunConfig(env_steps=60, eval_every=7))
-    assert done.data.schedule.env_step == 60 and done.data.schedule.update == 25
+    assert done.data.clock.env_step == 60 and done.data.clock.update == 25
     assert done.trainer.current_epoch > 3
 
 
 def test_the_prefill_is_random_and_learns_nothing():
     run = bare(DQN.but({"learning_starts": 50}))
     run.model.act = None  # asking the agent would fail
-    while run.data.schedule.env_step < 50:
+    while run.data.clock.env_step < 50:
         assert Taken(run.data.next_block()).updates == 0
-    assert run.data.schedule.env_step == 50
+    assert run.data.clock.env_step == 50
 
 
 def test_a_block_is_ready_batches():
@@ -113,21 +113,21 @@ def test_epsilon_falls_with_env_steps_not_with_updates():
         data = {
             "learning_starts": 100,
             "train_every": 25,
-            "update_ratio": ratio,
+            "utd_ratio": ratio,
             "batch_size": 2,
             "num_envs": 1,
         }
         case = DQN.but(data, {"epsilon": 1.0, "epsilon_schedule": Linear(0.0, 0.5)})
         run = bare(case, budget)
         seen = []
-        inner, spent = run.model.act, run.data.schedule
+        inner, spent = run.model.act, run.data.clock
 
         def act(*args, model=run.model, clock=spent, inner=inner, seen=seen):
             seen.append((clock.env_step, model.epsilon_schedule.value(model.epsilon, model.progress)))
             return inner(*args)
 
         run.model.act = act
-        while run.data.schedule.env_step < 350:
+        while run.data.clock.env_step < 350:
             run.learn(run.data.next_block())
         assert seen
         for step, epsilon in seen:
@@ -155,7 +155,7 @@ def test_errors_of_a_batch_become_the_priorities_of_its_rows():
     leaves = buffer.tree.sums[buffer.tree.leaves :]
     changed = (leaves != before[buffer.tree.leaves :]).nonzero()[0].tolist()
     assert set(changed) == set(block.stacked.index.flatten().tolist())
-    assert buffer.progress == run.data.schedule.progress
+    assert buffer.progress == run.data.clock.progress
 
 
 @pytest.mark.parametrize("name", ["sac", "sac-discrete"])
@@ -172,15 +172,15 @@ def test_every_off_policy_rule_tells_how_wrong_it_was(name):
 
 def test_beta_rises_to_one_with_the_run():
     run = bare(DQN.but({"buffer": PrioritizedReplay(500)}), RunConfig(env_steps=200))
-    while not run.data.schedule.finished:
+    while not run.data.clock.is_finished:
         run.learn(run.data.next_block())
-    run.data.schedule.begin_block()
+    run.data.clock.begin_block()
     list(run.data.batches())  # what a larger budget would go on with
     assert run.data.buffer.progress == 1.0
 
 
 def test_wrong_numbers_are_named():
-    for key, value in (("batch_size", 0), ("train_every", 0), ("update_ratio", -1.0), ("num_envs", 0)):
+    for key, value in (("batch_size", 0), ("train_every", 0), ("utd_ratio", -1.0), ("num_envs", 0)):
         with pytest.raises(ConfigError, match=key):
             DQN.but({key: value}).data()
 

@@ -11,39 +11,39 @@ from contracts.harness import Bare, Taken, bare
 
 from rl_lightning.clock.phases import PhaseCursor, parse_phases
 from rl_lightning.clock.run_clock import RunConfig
-from rl_lightning.envs.wrappers.transforms import Stack
+from rl_lightning.envs.wrappers.transforms import FrameStack
 from rl_lightning.errors import ConfigError
 
 
 def phased(name: str | Case, *entries: dict[str, Any], run: RunConfig | None = None) -> Bare:
     made = bare(BY_NAME[name] if isinstance(name, str) else name, run)
-    made.data.schedule.phases = PhaseCursor(parse_phases(list(entries), made.model.update_hooks()))
+    made.data.clock.phases = PhaseCursor(parse_phases(list(entries), made.model.update_hooks()))
     return made
 
 
 def take(made: Bare) -> Taken:
     """One hook; no update is counted. An evaluation that is due has been made before it."""
-    if made.data.schedule.evaluate_now:
-        made.data.schedule.end_epoch()
+    if made.data.clock.evaluate_now:
+        made.data.clock.end_epoch()
     return Taken(made.data.next_block())
 
 
 def test_collect_then_updates_in_one_block() -> None:
     made = phased(
-        "sac", {"hooks": [{"name": "collect"}, {"name": "update", "count": 3}], "collect_length": 20}
+        "sac", {"hooks": [{"name": "collect"}, {"name": "update", "count": 3}], "collect_steps": 20}
     )
     block = take(made)
-    assert block.updates == 0 and made.data.schedule.env_step == 40
+    assert block.updates == 0 and made.data.clock.env_step == 40
     block = take(made)
     assert block.updates == 3 and block.stacked.obs.shape[:2] == (3, 32)
 
 
 def test_updates_without_data_are_skipped_and_counted() -> None:
-    made = phased("sac", {"hooks": ["update", "collect"], "collect_length": 2})
+    made = phased("sac", {"hooks": ["update", "collect"], "collect_steps": 2})
     for _ in range(4):
         assert take(made).updates == 0
     assert made.data.collect_metrics()["train/skipped_updates"] == 2.0
-    assert made.data.schedule.phases.updates == 0
+    assert made.data.clock.phases.updates == 0
 
 
 @pytest.mark.parametrize("hooks", [["update"], ["update", "evaluate"]])
@@ -63,15 +63,15 @@ def test_every_name_is_a_buffer_of_its_own() -> None:
 
 
 LONG = {
-    "dqn": env("rl/Counter-v0", length=1000),
-    "dqn-pixels": env("tests/Frames-v0", Stack(3), length=1000),
+    "dqn": env("rl/Counter-v0", episode_length=1000),
+    "dqn-pixels": env("tests/Frames-v0", FrameStack(3), length=1000),
 }
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_time_that_went_into_another_buffer_is_a_gap(name: str) -> None:
     """No row is paired with, or summed into, what was played after steps that another buffer took."""
-    fill = {"hooks": ["collect"], "cycles": 1, "collect_length": 4}
+    fill = {"hooks": ["collect"], "cycles": 1, "collect_steps": 4}
     turns = [{**fill, "buffer": buffer} for buffer in ("replay", "other", "replay")]
     made = phased(BY_NAME[name].but({"env": LONG[name]}), *turns, {})
     played = []
@@ -101,9 +101,9 @@ def test_time_that_went_into_another_buffer_is_a_gap(name: str) -> None:
 def test_an_evaluation_is_asked_for_once() -> None:
     made = phased("sac", {"hooks": ["evaluate", "collect"]})
     take(made)
-    assert made.data.schedule.evaluate_now
+    assert made.data.clock.evaluate_now
     take(made)
-    assert not made.data.schedule.evaluate_now
+    assert not made.data.clock.evaluate_now
 
 
 def test_a_rollout_is_learned_from_once() -> None:
@@ -129,19 +129,19 @@ def test_an_unknown_role_is_refused() -> None:
 
 def test_updates_end_with_the_budget() -> None:
     hooks = [{"name": "collect"}, {"name": "update", "count": 40}]
-    made = phased("sac", {"hooks": hooks, "collect_length": 20}, run=RunConfig(updates=3))
+    made = phased("sac", {"hooks": hooks, "collect_steps": 20}, run=RunConfig(updates=3))
     assert made.turn() == []
     assert len(made.turn()) == 3
-    assert made.data.schedule.finished
+    assert made.data.clock.is_finished
 
 
 def test_a_collect_ends_with_the_budget_and_goes_on_with_a_larger_one() -> None:
     made = phased(
-        "sac", {"hooks": ["collect"], "collect_length": 128, "cycles": 1}, run=RunConfig(env_steps=11)
+        "sac", {"hooks": ["collect"], "collect_steps": 128, "cycles": 1}, run=RunConfig(env_steps=11)
     )
-    schedule = made.data.schedule
+    schedule = made.data.clock
     take(made)
-    assert schedule.env_step == 12 and schedule.finished and not schedule.phases.finished  # two envs
+    assert schedule.env_step == 12 and schedule.is_finished and not schedule.phases.finished  # two envs
     schedule.run = RunConfig(env_steps=100_000)
     take(made)
     assert schedule.env_step == 256 and schedule.phases.finished
@@ -150,8 +150,8 @@ def test_a_collect_ends_with_the_budget_and_goes_on_with_a_larger_one() -> None:
 def test_a_rollout_is_whole_whatever_the_budget() -> None:
     made = phased("ppo-discrete", {}, run=RunConfig(env_steps=10))
     take(made)
-    assert made.data.schedule.env_step == 16 * 8
-    made.data.schedule.run = RunConfig(env_steps=1000)
+    assert made.data.clock.env_step == 16 * 8
+    made.data.clock.run = RunConfig(env_steps=1000)
     assert take(made).batches[0].obs.shape[:2] == (16, 8)
 
 

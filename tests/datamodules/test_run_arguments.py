@@ -48,12 +48,12 @@ def test_subclasses_say_theirs():
     assert [*inspect.signature(Seeded).parameters][:2] == ["env", "seed"]
     assert Seeded("CartPole-v1", seed=5, env_steps=7).layout == 5
     wide = Wide("CartPole-v1", num_envs=2, seed=4, eval_every=None)
-    assert (wide.num_envs, wide.seed, wide.schedule.run.eval_every) == (2, 4, None)
+    assert (wide.num_envs, wide.seed, wide.clock.run.eval_every) == (2, 4, None)
 
 
 def test_a_call_binds_as_it_says():
     bound = inspect.signature(OnPolicyData).bind("CartPole-v1", num_envs=2, env_steps=5, seed=9)
     data = OnPolicyData(*bound.args, **bound.kwargs)
-    assert (data.schedule.run.env_steps, data.seed, data.num_envs) == (5, 9, 2)
+    assert (data.clock.run.env_steps, data.seed, data.num_envs) == (5, 9, 2)
     with pytest.raises(TypeError, match="env_step"):
         OnPolicyData("CartPole-v1", env_step=5)

@@ -30,9 +30,9 @@ class Remembers(PolicyModule):
     def initial_carry(self, count):
         return (torch.zeros(count, 2), torch.zeros(count, 1))
 
-    def act(self, obs, carry, explore, mask=None):
+    def act(self, obs, carry, generator, mask=None):
         sums, steps = carry
-        action = torch.randint(2, (len(obs),), generator=explore)
+        action = torch.randint(2, (len(obs),), generator=generator)
         return action, (sums + obs, steps + 1)
 
     def update(self, batch):
@@ -49,7 +49,7 @@ class Remembers(PolicyModule):
         self.calls.append("controller")
         return self.update(batch)
 
-    def act_seed(self, obs, carry, explore, mask=None):
+    def act_seed(self, obs, carry, generator, mask=None):
         return torch.ones(len(obs), dtype=torch.int64), carry
 
     def configure_optimizers(self):
@@ -57,11 +57,17 @@ class Remembers(PolicyModule):
 
 
 def counter(**env):
-    return EnvConfig("rl/Counter-v0", {"length": 9, "jitter": 3}, **env)
+    return EnvConfig("rl/Counter-v0", {"episode_length": 9, "jitter": 3}, **env)
 
 
 def case(**data) -> Case:
-    fields = {"batch_size": 2, "length": 4, "buffer": SequenceReplay(200), "prefill": 24, **data}
+    fields = {
+        "batch_size": 2,
+        "sequence_length": 4,
+        "buffer": SequenceReplay(200),
+        "learning_starts": 24,
+        **data,
+    }
     return Case("sequences", partial(SequenceData, **{"env": counter(), **fields}), Remembers)
 
 
@@ -71,9 +77,9 @@ def case(**data) -> Case:
 )
 def test_updates_follow_the_train_ratio(num_envs, ratio, start, every, repeat, pretrain):
     """T12: floor(ratio * agent steps / (B * L)), whatever the repeat, the vector and the turns."""
-    shape = {"num_envs": num_envs, "train_ratio": ratio, "prefill": start, "train_every": every}
+    shape = {"num_envs": num_envs, "train_ratio": ratio, "learning_starts": start, "train_every": every}
     run = bare(case(env=counter(action_repeat=repeat), pretrain=pretrain, **shape))
-    schedule = run.data.schedule
+    schedule = run.data.clock
     for _ in range(60):
         run.learn(run.data.next_block())
         if schedule.env_step >= start and run.data.buffer.ready:
@@ -88,7 +94,7 @@ def test_each_batch_is_drawn_when_it_is_wanted():
     sums = []
     while not sums:
         block = run.data.next_block()
-        block.watch(lambda batch: sums.append(run.data.buffer.drawer.tree.sums.copy()))
+        block.watch(lambda batch: sums.append(run.data.buffer.window_sampler.tree.sums.copy()))
         run.learn(block)
     assert len(sums) > 3
     assert (sums[1] != sums[0]).any()
@@ -125,11 +131,11 @@ def test_phases_as_in_the_lab():
     """Collect at random, then the world model alone, then both in turn; roles and named buffers are the phase's."""
     run = bare(case(num_envs=2))
     entries = [
-        {"name": "seed", "env_steps": 20, "hooks": ["collect"], "controller": "seed", "collect_length": 5},
+        {"name": "seed", "env_steps": 20, "hooks": ["collect"], "controller": "seed", "collect_steps": 5},
         {"name": "model", "type": "offline", "updates": 3, "hooks": ["update_world_model"]},
         {"name": "joint", "env_steps": 8, "hooks": ["collect", "update_world_model", "update_controller"]},
     ]
-    run.data.schedule.phases = cursor = PhaseCursor(parse_phases(entries, Remembers.update_hooks()))
+    run.data.clock.phases = cursor = PhaseCursor(parse_phases(entries, Remembers.update_hooks()))
     names = []
     while not cursor.finished:
         names.append(cursor.phase.name)
@@ -145,15 +151,15 @@ def test_phases_as_in_the_lab():
 
 def test_time_that_went_into_another_buffer_is_a_gap(tmp_path):
     """Two buffers are filled in turn within one episode: what follows a switch begins a sequence, also resumed."""
-    make = case(num_envs=2, env=EnvConfig("rl/Counter-v0", {"length": 1000}), store_latents=True)
+    make = case(num_envs=2, env=EnvConfig("rl/Counter-v0", {"episode_length": 1000}), store_latents=True)
     entries = [
-        {"buffer": name, "cycles": 2, "hooks": ["collect"], "collect_length": 2}
+        {"buffer": name, "cycles": 2, "hooks": ["collect"], "collect_steps": 2}
         for name in ("replay", "other", "replay", "other", "other", "replay")
     ]
 
     def phased():
         run = bare(make)
-        run.data.schedule.phases = PhaseCursor(parse_phases(entries, Remembers.update_hooks()))
+        run.data.clock.phases = PhaseCursor(parse_phases(entries, Remembers.update_hooks()))
         return run
 
     run = phased()
@@ -196,7 +202,11 @@ def test_saved_and_loaded_it_goes_on_exactly(tmp_path):
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"length": 1}, "length"), ({"train_ratio": 0.0}, "train_ratio"), ({"burn_in": -1}, "burn_in")],
+    [
+        ({"sequence_length": 1}, "sequence_length"),
+        ({"train_ratio": 0.0}, "train_ratio"),
+        ({"burn_in": -1}, "burn_in"),
+    ],
 )
 def test_senseless_numbers_are_refused(wrong, said):
     with pytest.raises(ConfigError, match=said):
@@ -205,16 +215,16 @@ def test_senseless_numbers_are_refused(wrong, said):
 
 def test_a_run_that_ends_before_its_first_window_is_refused():
     with pytest.raises(ConfigError, match=r"windows have 64 rows"):
-        bare(case(length=64, num_envs=2), RunConfig(env_steps=100))
+        bare(case(sequence_length=64, num_envs=2), RunConfig(env_steps=100))
 
 
 def test_pretraining_goes_in_parts_and_collects_nothing_meanwhile():
     """Metrics, checkpoints and a stop come between; a run that is stopped there goes on in the middle."""
     run = bare(case(pretrain=250, train_ratio=1.0))
     seen = []
-    while run.data.schedule.update < 250:
+    while run.data.clock.update < 250:
         run.learn(run.data.next_block())
-        seen.append((run.data.schedule.env_step, run.data.schedule.update))
+        seen.append((run.data.clock.env_step, run.data.clock.update))
     parts = [clocks for clocks in seen if clocks[1]]
     assert [update for _, update in parts] == [100, 200, 250] and len(
         {env_step for env_step, _ in parts}

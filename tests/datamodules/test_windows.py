@@ -42,16 +42,18 @@ def ready(file, **arguments):
     return data
 
 
-@pytest.mark.parametrize(("obs_steps", "horizon", "act_steps"), [(2, 8, 4), (1, 1, 1), (3, 5, 2), (2, 4, 3)])
-def test_every_window_is_what_the_definition_says(file, obs_steps, horizon, act_steps):
-    """All starts from obs_steps - 1 before an episode to act_steps - 1 behind its last whole window, by hand."""
-    data = ready(file, obs_steps=obs_steps, horizon=horizon, act_steps=act_steps)
+@pytest.mark.parametrize(
+    ("n_obs_steps", "horizon", "n_action_steps"), [(2, 8, 4), (1, 1, 1), (3, 5, 2), (2, 4, 3)]
+)
+def test_every_window_is_what_the_definition_says(file, n_obs_steps, horizon, n_action_steps):
+    """All starts from n_obs_steps - 1 before an episode to n_action_steps - 1 behind its last whole window, by hand."""
+    data = ready(file, n_obs_steps=n_obs_steps, horizon=horizon, n_action_steps=n_action_steps)
     wanted, first = [], 0
     for length in LENGTHS:
-        starts = range(-(obs_steps - 1), max(-(obs_steps - 1), length - horizon + act_steps - 1) + 1)
+        starts = range(-(n_obs_steps - 1), max(-(n_obs_steps - 1), length - horizon + n_action_steps - 1) + 1)
         for start in starts:
             row = [first + min(max(start + k, 0), length - 1) for k in range(horizon)]
-            wanted.append((row[:obs_steps], row))
+            wanted.append((row[:n_obs_steps], row))
         first += length
     found = data.window_rows(torch.arange(len(data.starts)))
     assert len(data.starts) == len(wanted)
@@ -68,7 +70,7 @@ def test_no_window_crosses_an_episode(file):
 
 
 def test_the_first_played_action_belongs_to_the_newest_observation(file):
-    data = ready(file, obs_steps=2, horizon=8, act_steps=4)
+    data = ready(file, n_obs_steps=2, horizon=8, n_action_steps=4)
     found = data.window_rows(torch.arange(len(data.starts)))
     assert torch.allclose(found.obs[:, 1, 0] / 100, found.action[:, 1, 0])
 
@@ -84,19 +86,20 @@ def test_blocks_have_their_shapes_and_come_from_the_owner_of_the_draws(file):
 def test_a_phase_gets_windows_too(file):
     data = ready(file, batch_size=5)
     entry = {"type": "offline", "hooks": [{"name": "update", "count": 3}]}
-    data.schedule.phases = PhaseCursor(parse_phases([entry], ["update"]))
+    data.clock.phases = PhaseCursor(parse_phases([entry], ["update"]))
     found, wanted = Taken(data.next_block()), ready(file, batch_size=5).sample_windows(3)
     assert found.updates == 3 and torch.equal(found.stacked.action, wanted.action)
 
 
 def test_only_the_best_episodes_are_windowed(file):
-    data = ready(file, best_episodes=0.25)
+    data = ready(file, top_fraction=0.25)
     found = (100 * data.window_rows(torch.arange(len(data.starts))).action[..., 0]).round().long()
     assert set(data.dataset.episode[found].unique().tolist()) == {2}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "word"), [({"obs_steps": 0}, "obs_steps"), ({"horizon": 4, "act_steps": 4}, "horizon")]
+    ("arguments", "word"),
+    [({"n_obs_steps": 0}, "n_obs_steps"), ({"horizon": 4, "n_action_steps": 4}, "horizon")],
 )
 def test_windows_that_cannot_be_are_refused(file, arguments, word):
     with pytest.raises(ConfigError, match=word):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from data_files import make_rows, write
 
-from rl_lightning.datasets import load_dataset, peek
+from rl_lightning.datasets import load_dataset, read_header
 from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.formats.convert import convert
 from rl_lightning.datasets.rows.checks import examine
@@ -69,7 +69,7 @@ def test_bounds_per_dimension(tmp_path):
 )
 def test_bounds_that_are_none_are_refused_by_every_reader(tmp_path, low, high):
     path = str(write(tmp_path / "a.hdf5", rows(2, 1.0), {"action_low": low, "action_high": high}))
-    for read in (load_dataset, peek, lambda name: examine(locate(name))):
+    for read in (load_dataset, read_header, lambda name: examine(locate(name))):
         with pytest.raises(DataError, match=r"'metadata/action_low'.*the low one must be a number below"):
             read(path)
 
@@ -78,6 +78,6 @@ def test_bounds_that_are_none_are_refused_by_every_reader(tmp_path, low, high):
 def test_continuous_actions_in_whole_numbers(tmp_path, metadata):
     arrays = rows() | {"actions": np.full(7, 10**9)}
     path = str(write(tmp_path / "a.hdf5", arrays, metadata))
-    for read in (load_dataset, peek, lambda name: examine(locate(name))):
+    for read in (load_dataset, read_header, lambda name: examine(locate(name))):
         with pytest.raises(DataError, match=r"whole numbers up to .*\n.*write them as floats"):
             read(path)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from data_files import make_rows, write
 
-from rl_lightning.datasets import load_dataset, peek
+from rl_lightning.datasets import load_dataset, read_header
 from rl_lightning.datasets.formats.foreign import read_pickle
 from rl_lightning.errors import DataError
 
@@ -31,7 +31,7 @@ CHANGES = {
     "short": (lambda a: a.update(actions=a["actions"][:-1]), ["'actions' has 6 rows", "7"]),
     "nan": (
         lambda a: a["observations"].__setitem__((3, 1), np.nan),
-        ["'observations'", "row 3", "--drop_bad"],
+        ["'observations'", "row 3", "--drop_nonfinite"],
     ),
     "inf": (lambda a: a["rewards"].__setitem__(2, np.inf), ["'rewards'", "row 2"]),
     "too large": (lambda a: a.update(rewards=np.full(7, 1e300)), ["'rewards'", "infinite"]),
@@ -61,7 +61,7 @@ def test_peek_refuses_too(tmp_path, case):
     arrays = make_rows([4, 3], [True, False])
     CHANGES[case][0](arrays)
     with pytest.raises(DataError):
-        peek(str(write(tmp_path / "bad.hdf5", arrays)))
+        read_header(str(write(tmp_path / "bad.hdf5", arrays)))
 
 
 @pytest.mark.parametrize("keep", [0, 100, 0.5, 0.98])

@@ -42,7 +42,7 @@ def files(tmp_path, monkeypatch):
 
 
 def ready(dataset, **agent):
-    data = OfflineData(dataset, holdout=0.3)
+    data = OfflineData(dataset, val_fraction=0.3)
     data.configure(RunConfig(updates=1), 0)
     data.agent = SimpleNamespace(gamma=0.99, n_step=1, members=0, **agent)
     data.open("fit")
@@ -129,7 +129,7 @@ def test_models_of_next_observations_see_true_ones_only(files, models):
 def test_who_models_next_observations():
     spec = load_spec()
     assert Dynamics(spec).models_next_obs and Density(spec).models_next_obs
-    assert not Density(spec, input="obs_act").models_next_obs
+    assert not Density(spec, density_of="obs_action").models_next_obs
 
 
 def load_spec():

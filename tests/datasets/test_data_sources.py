@@ -17,7 +17,7 @@ from rl_lightning.datasets import load_dataset, normalized_score
 from rl_lightning.datasets.data_files import D4RL_FILES, d4rl_file, data_dir, locate
 from rl_lightning.datasets.references import d4rl_reference
 from rl_lightning.datasets.rows.checks import examine
-from rl_lightning.datasets.summary import dataset_name, shelves
+from rl_lightning.datasets.summary import data_folders, dataset_name
 from rl_lightning.errors import DataError
 
 
@@ -84,7 +84,7 @@ def test_d4rl_files_are_found_in_either_folder(folders):
     own.mkdir(parents=True)
     write(own / "hopper_medium-v2.hdf5", hopper_rows())
     assert locate("d4rl/hopper-medium-v2").path.parent == own
-    names = [row["name"] for shelf in shelves() for row in shelf.files]
+    names = [row["name"] for shelf in data_folders() for row in shelf.files]
     assert names == ["d4rl/hopper-medium-v2"] * 2
 
 
@@ -100,7 +100,7 @@ def test_shelves_tell_of_damaged_files(folders):
     (folders / "data" / "local").mkdir(parents=True)
     (folders / "data" / "local" / "bad.hdf5").write_bytes(b"x")
     good = write(folders / "data" / "local" / "good.hdf5", hopper_rows())
-    bad, fine = shelves()[0].files
+    bad, fine = data_folders()[0].files
     assert "damaged" in bad["note"] and bad["rows"] is None
     assert (fine["rows"], fine["episodes"]) == (9, 2) and dataset_name(good) == "local/good"
 
@@ -128,7 +128,9 @@ def test_check_finds_jumps_nans_actions_and_lone_episodes(tmp_path):
     assert "'observations' in 1 rows, first 2" in found["values"][1]
     one = make_rows([9], [False])
     bad, text = topics(write(tmp_path / "one.hdf5", one))["episodes"]
-    assert not bad and "--data.split row" in text, "a policy can be trained; models need a second episode"
+    assert not bad and "--data.split transition" in text, (
+        "a policy can be trained; models need a second episode"
+    )
 
 
 def test_check_asks_the_termination_rule(tmp_path):

@@ -13,7 +13,7 @@ from data_files import make_rows, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_lightning.datasets import check_env, load_dataset, peek
+from rl_lightning.datasets import check_env, load_dataset, read_header
 from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.formats.arrays import write_file
 from rl_lightning.datasets.formats.convert import convert
@@ -71,7 +71,7 @@ def test_what_was_written_is_read_back(tmp_path_factory, lengths, seed, suffix, 
     }
     assert data.lengths().tolist() == lengths and data.episodes == len(lengths)
     np.testing.assert_allclose(data.returns().sum(), arrays["rewards"].astype(np.float64).sum(), atol=1e-5)
-    assert peek(str(path))[0] == data.spec
+    assert read_header(str(path))[0] == data.spec
 
 
 def test_spec_and_types(tmp_path):
@@ -231,7 +231,7 @@ def test_check_env():
 def test_peek_reads_no_rows(tmp_path):
     arrays = make_rows([3, 2], [True, False])
     path = write(tmp_path / "a.hdf5", arrays, {"env_id": "Hopper-v5", "max_episode_steps": 10})
-    spec, about = peek(str(path))
+    spec, about = read_header(str(path))
     assert spec == load_dataset(str(path)).spec and about["rows"] == 5 and spec.max_episode_steps == 10
 
 

@@ -18,7 +18,7 @@ import pytest
 import torch
 from data_files import make_rows, write
 
-from rl_lightning.datasets import load_dataset, peek
+from rl_lightning.datasets import load_dataset, read_header
 from rl_lightning.datasets.formats.convert import convert
 from rl_lightning.datasets.formats.foreign import read_any
 from rl_lightning.errors import DataError
@@ -81,7 +81,7 @@ def test_files_under_a_wrong_name(tmp_path, arrays, suffix):
 @pytest.mark.parametrize("name", ["folder", "folder.npz", "folder.hdf5"])
 def test_a_folder(tmp_path, name):
     (tmp_path / name).mkdir()
-    for read in (load_dataset, peek):
+    for read in (load_dataset, read_header):
         refused(tmp_path / name, "is a folder", read=read)
 
 
@@ -96,7 +96,7 @@ def test_empty_entries_of_hdf5(tmp_path, arrays):
     path = write(tmp_path / "a.hdf5", arrays)
     with h5py.File(path, "a") as file:
         file.create_dataset("infos/x", data=h5py.Empty("f4"))
-    assert load_dataset(str(path)).rows == 7 and peek(str(path))[1]["rows"] == 7
+    assert load_dataset(str(path)).rows == 7 and read_header(str(path))[1]["rows"] == 7
     with h5py.File(path, "a") as file:
         del file["rewards"]
         file.create_dataset("rewards", data=h5py.Empty("f4"))
@@ -131,7 +131,7 @@ def test_text_in_place_of_numbers_in_the_metadata(tmp_path, arrays, key):
     if key == "action_sizes":
         arrays["actions"] = np.zeros(7, int)
     path = write(tmp_path / "a.hdf5", arrays, {key: BAD_METADATA[key]})
-    for read in (load_dataset, peek):
+    for read in (load_dataset, read_header):
         refused(path, f"'metadata/{key}'", "numbers", read=read)
 
 

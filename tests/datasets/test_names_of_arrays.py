@@ -12,7 +12,7 @@ import pytest
 import torch
 from data_files import make_rows, write
 
-from rl_lightning.datasets import load_dataset, peek
+from rl_lightning.datasets import load_dataset, read_header
 from rl_lightning.datasets.formats.convert import convert
 from rl_lightning.errors import DataError
 
@@ -46,7 +46,7 @@ def test_d4rls_own_name_wins(tmp_path, suffix):
     data = load_dataset(path)
     np.testing.assert_array_equal(data.obs.numpy(), arrays["observations"])
     np.testing.assert_array_equal(data.reward.numpy(), arrays["rewards"])
-    assert peek(path)[0] == data.spec and data.spec.action_shape == (2,)
+    assert read_header(path)[0] == data.spec and data.spec.action_shape == (2,)
 
 
 @FORMATS

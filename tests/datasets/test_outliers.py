@@ -43,7 +43,9 @@ def test_it_is_refused_and_can_be_left_out(tmp_path):
     arrays = walks()
     arrays["observations"][17, 2] = 8e37
     path = write(tmp_path / "a.hdf5", arrays)
-    with pytest.raises(DataError, match=r"'observations' is 8e\+37 in row 17, column 2.*\n.*--drop_bad"):
+    with pytest.raises(
+        DataError, match=r"'observations' is 8e\+37 in row 17, column 2.*\n.*--drop_nonfinite"
+    ):
         load_dataset(str(path))
     found = {line.topic: line for line in examine(locate(str(path)))}
     assert found["values"].bad and "row 17, column 2" in found["values"].text

@@ -29,7 +29,9 @@ def checkpoint(tmp_path, **options):
 
 @pytest.mark.parametrize(("activation", "norm"), [("relu", False), ("tanh", False), ("relu", True)])
 def test_a_published_policy_acts_like_its_run(tmp_path, activation, norm):
-    module, path = checkpoint(tmp_path, network=MLP([16, 8], activation, layer_norm=norm), critic_hidden=[8])
+    module, path = checkpoint(
+        tmp_path, network=MLP([16, 8], activation, layer_norm=norm), critic_hidden_dims=[8]
+    )
     file = publish(
         path, tmp_path / "x.safetensors", {"env_id": "Some-v0", "level": "medium", "activation": activation}
     )
@@ -40,7 +42,7 @@ def test_a_published_policy_acts_like_its_run(tmp_path, activation, norm):
             explore = [torch.Generator().manual_seed(seed) if seed else None for _ in range(2)]
             assert torch.equal(policy.act(obs, explore[0]), module.act(obs, (), explore[1])[0])
     about = read_about(file)
-    assert about["hidden"] == [16, 8] and about["obs_dim"] == 3 and about["action_dim"] == 2
+    assert about["hidden_dims"] == [16, 8] and about["obs_dim"] == 3 and about["action_dim"] == 2
     assert about["algorithm"] == "SAC" and file.stat().st_size < 10_000 and len(policy.sha256) == 64
 
 
@@ -48,7 +50,7 @@ def test_only_sac_actors_are_published(tmp_path):
     torch.save({"state_dict": {"policy.weight": torch.ones(2)}}, tmp_path / "x.ckpt")
     with pytest.raises(DataError, match="no SAC actor"):
         publish(tmp_path / "x.ckpt", tmp_path / "y.safetensors", {})
-    _, path = checkpoint(tmp_path, network=MLP([1000, 1000], "relu"), critic_hidden=[8])
+    _, path = checkpoint(tmp_path, network=MLP([1000, 1000], "relu"), critic_hidden_dims=[8])
     with pytest.raises(DataError, match="less than 1"):
         publish(path, tmp_path / "y.safetensors", {})
     assert not (tmp_path / "y.safetensors").exists()
@@ -62,7 +64,7 @@ def test_damaged_policies_are_refused(tmp_path):
 
 def test_local_references(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_DATA_DIR", str(tmp_path))
-    _, path = checkpoint(tmp_path, network=MLP([8]), critic_hidden=[8])
+    _, path = checkpoint(tmp_path, network=MLP([8]), critic_hidden_dims=[8])
     assert local_references("some") is None
     publish(path, tmp_path / "policies" / "some-medium.safetensors", {"return": 50.0, "random_return": 10.0})
     assert local_references("some") is None
@@ -173,7 +175,7 @@ def test_fragments_of_one_episode_are_held_out_together(tmp_path):
     path = write_hdf5(tmp_path / "sparse.hdf5", raw)
     rows = load_dataset(str(path))
     assert rows.episodes > 100 and len(rows.recording.unique()) <= 40
-    data = OfflineData(str(path), holdout=0.3)
+    data = OfflineData(str(path), val_fraction=0.3)
     data.configure(RunConfig(updates=1), 0)
     train, held = data._split(rows.recording)
     assert len(held) and not set(rows.recording[train].tolist()) & set(rows.recording[held].tolist())

@@ -65,7 +65,7 @@ def test_equal_returns_are_refused_with_a_way_out(tmp_path):
 
 
 def ready(file, **arguments):
-    data = OfflineData(file, holdout=0.0, **arguments)
+    data = OfflineData(file, val_fraction=0.0, **arguments)
     data.configure(RunConfig(updates=1), 0)
     data.agent = SimpleNamespace(gamma=1.0)
     data.open("fit")
@@ -73,25 +73,25 @@ def ready(file, **arguments):
 
 
 def test_only_the_best_episodes_are_learned_from(three):
-    assert ready(three, best_episodes=0.3).train_index.tolist() == [0, 1, 2]
-    assert ready(three, best_episodes=0.7).train_index.tolist() == [0, 1, 2, 4, 5]
+    assert ready(three, top_fraction=0.3).train_index.tolist() == [0, 1, 2]
+    assert ready(three, top_fraction=0.7).train_index.tolist() == [0, 1, 2, 4, 5]
     assert torch.equal(ready(three).train_rows().obs[:, 0], torch.arange(6.0))
 
 
 def test_only_the_first_episodes_are_there(three):
-    assert ready(three, first_episodes=2).train_rows().obs[:, 0].tolist() == [0, 1, 2, 3]
-    assert len(ready(three, first_episodes=9).train_index) == 6
+    assert ready(three, max_episodes=2).train_rows().obs[:, 0].tolist() == [0, 1, 2, 3]
+    assert len(ready(three, max_episodes=9).train_index) == 6
     with pytest.raises(DataError, match="one episode"):
-        OfflineData(three, holdout=0.1, first_episodes=1)
+        OfflineData(three, val_fraction=0.1, max_episodes=1)
 
 
 def test_tuned_rewards_are_what_is_drawn(three):
-    data = ready(three, rewards=ReturnRange(), reward_scale=0.01, reward_shift=-1.0)
+    data = ready(three, reward_tuning=ReturnRange(), reward_scale=0.01, reward_shift=-1.0)
     assert data.train_rows().reward.tolist() == pytest.approx([0, 1, 2, -5, -1, 0])
 
 
 def test_a_share_of_nothing_is_refused(three):
-    with pytest.raises(ConfigError, match="best_episodes"):
-        OfflineData(three, best_episodes=0.0)
-    with pytest.raises(ConfigError, match="first_episodes"):
-        OfflineData(three, first_episodes=0)
+    with pytest.raises(ConfigError, match="top_fraction"):
+        OfflineData(three, top_fraction=0.0)
+    with pytest.raises(ConfigError, match="max_episodes"):
+        OfflineData(three, max_episodes=0)

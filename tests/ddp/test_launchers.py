@@ -10,7 +10,7 @@ import pytest
 from resume.support import SAC, write
 
 from rl_lightning import distributed
-from rl_lightning.checkpoints.checkpoint_store import Generations, read_meta
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_meta
 from rl_lightning.io.lock import FileLock
 
 TWO = ("--trainer.devices", "2", "--trainer.strategy", "ddp", "--trainer.accelerator", "cpu")
@@ -34,7 +34,7 @@ def call(folder: Path, *words: str, before: tuple[str, ...] = (), code: int = 0)
 
 
 def newest(run: Path) -> dict:
-    return read_meta(Generations(run / "checkpoints").newest_whole()[0])
+    return read_meta(CheckpointStore(run / "checkpoints").newest_valid()[0])
 
 
 def test_lightning_starts_the_second_process(tmp_path: Path) -> None:

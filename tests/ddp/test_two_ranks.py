@@ -10,8 +10,8 @@ from contracts.harness import Bare, assert_same, bare, differing, state, weights
 from ddp.support import fit, pair
 
 from rl_lightning import distributed
-from rl_lightning.checkpoints.checkpoint_store import Generations, read_file
-from rl_lightning.checkpoints.run_checkpoint import check_generation
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file
+from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.runs.engine.run_start import start_from
 
@@ -48,7 +48,7 @@ def grads(made: Bare) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
 def test_two_halves_are_one_whole(name: str, tmp_path: Path) -> None:
     """Gradients averaged over two ranks of B/2 rows are those of one of B rows, and so are the weights after them."""
-    one_pass = {"epochs": 1, "minibatch_size": 4096, "normalize_advantages": False}
+    one_pass = {"n_epochs": 1, "minibatch_size": 4096, "normalize_advantages": False}
     case = BY_NAME["dqn"] if name == "dqn" else BY_NAME["ppo-continuous"].but(model=one_pass)
     made = bare(case)
     batch = made.block().batches[0]
@@ -79,7 +79,7 @@ def test_two_halves_are_one_whole(name: str, tmp_path: Path) -> None:
 def test_ranks_hold_the_same_and_explore_differently(name: str, tmp_path: Path) -> None:
     first, second = fit(CASES[name], tmp_path, 3 * UNIT[name])
     assert not differing(first, second)
-    folder = Generations(tmp_path / "checkpoints").newest_whole()[0]
+    folder = CheckpointStore(tmp_path / "checkpoints").newest_valid()[0]
     mine, other = (read_file(folder / f"rank-{rank}.pt")["data"] for rank in range(2))
     assert mine["schedule"] == other["schedule"], "clocks count over all ranks"
     assert not torch.equal(mine["explore"], other["explore"])
@@ -103,25 +103,25 @@ def test_resumed_by_two_is_never_stopped(name: str, tmp_path: Path) -> None:
     fit(CASES[name], tmp_path / "parts", 2 * UNIT[name])
     fit(CASES[name], tmp_path / "parts", 4 * UNIT[name], resume=True)
     assert_same(state(tmp_path / "straight"), state(tmp_path / "parts"))
-    generation = Generations(tmp_path / "parts" / "checkpoints").newest_whole()[0]
+    generation = CheckpointStore(tmp_path / "parts" / "checkpoints").newest_valid()[0]
     case = CASES[name]
     spec, kind = list(case.data().spec), type(case.model(case.data().spec)).__name__
-    check_generation(generation, kind, spec, 2)
+    check_checkpoint(generation, kind, spec, 2)
     with pytest.raises(ResumeError, match=r"(?s)saved by 2 processes and 1 are running.*warm_start"):
-        check_generation(generation, kind, spec, 1)
+        check_checkpoint(generation, kind, spec, 1)
     warm = start_from(str(generation), "warm_start")
     assert_same(warm.weights, state(tmp_path / "parts")["weights"])
 
 
 def test_one_decides_for_all(tmp_path: Path) -> None:
     def ask(rank: int) -> Any:
-        found = distributed.decide(lambda: f"from {rank}")
+        found = distributed.on_rank_zero(lambda: f"from {rank}")
         try:
-            distributed.decide(lambda: _refuse(rank))
+            distributed.on_rank_zero(lambda: _refuse(rank))
         except ConfigError as error:
-            return [found, distributed.first(), str(error)]
+            return [found, distributed.is_rank_zero(), str(error)]
         except SystemExit as stop:
-            return [found, distributed.first(), stop.code]
+            return [found, distributed.is_rank_zero(), stop.code]
         return []
 
     assert pair(ask, tmp_path) == [["from 0", True, "in use, says 0"], ["from 0", False, 2]]
@@ -150,4 +150,4 @@ def test_the_first_process_is_known_before_they_meet(given, first, monkeypatch: 
         monkeypatch.delenv(name, raising=False)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert distributed.first() is first
+    assert distributed.is_rank_zero() is first

@@ -3,7 +3,14 @@
 import numpy as np
 
 from rl_lightning.envs.make import EnvConfig
-from rl_lightning.envs.wrappers.transforms import ActionRepeat, AtariPreset, Gray, ImagePreset, Resize, Stack
+from rl_lightning.envs.wrappers.transforms import (
+    ActionRepeat,
+    AtariPreprocessing,
+    FrameStack,
+    Grayscale,
+    ImagePreprocessing,
+    Resize,
+)
 
 CASES = {
     "cartpole": EnvConfig("CartPole-v1"),
@@ -11,26 +18,34 @@ CASES = {
     "hopper": EnvConfig("Hopper-v5"),
     "hopper-v4": EnvConfig("Hopper-v4", action_repeat=2),
     "lander": EnvConfig("LunarLander-v3"),
-    "car": EnvConfig("CarRacing-v3", {"size": 16}, 24, action_repeat=4),
+    "car": EnvConfig("CarRacing-v3", {"screen_size": 16}, 24, action_repeat=4),
     "minigrid": EnvConfig("MiniGrid-Empty-5x5-v0", max_episode_steps=20),
     "minigrid-image": EnvConfig("MiniGrid-Empty-5x5-v0", {"obs_mode": "image"}, max_episode_steps=20),
     "minigrid-flat": EnvConfig("MiniGrid-Empty-5x5-v0", {"obs_mode": "flat"}, max_episode_steps=20),
     "maze": EnvConfig("PointMaze_UMaze-v3", max_episode_steps=20),
     "dmc": EnvConfig("dmc/cartpole-swingup", max_episode_steps=20),
     "dmc-pixels": EnvConfig(
-        "dmc/cartpole-swingup", {"pixels": True, "size": 16}, 8, action_repeat=2, transforms=[Stack(3)]
+        "dmc/cartpole-swingup",
+        {"pixels": True, "screen_size": 16},
+        8,
+        action_repeat=2,
+        transforms=[FrameStack(3)],
     ),
-    "atari": EnvConfig("ALE/Breakout-v5", max_episode_steps=60, transforms=[AtariPreset(noop_max=5)]),
+    "atari": EnvConfig("ALE/Breakout-v5", max_episode_steps=60, transforms=[AtariPreprocessing(noop_max=5)]),
     "atari-v4": EnvConfig(
-        "PongNoFrameskip-v4", max_episode_steps=80, transforms=[ActionRepeat(4), Gray(), Resize(32)]
+        "PongNoFrameskip-v4", max_episode_steps=80, transforms=[ActionRepeat(4), Grayscale(), Resize(32)]
     ),
     "catch": EnvConfig("rl/Catch-v0"),
-    "catch-atari": EnvConfig("rl/Catch-v0", {"size": 84}, transforms=[AtariPreset(skip=1, noop_max=0)]),
-    "catch-image": EnvConfig("rl/Catch-v0", transforms=[ImagePreset(size=20, gray=True, frames=2)]),
+    "catch-atari": EnvConfig(
+        "rl/Catch-v0", {"screen_size": 84}, transforms=[AtariPreprocessing(frame_skip=1, noop_max=0)]
+    ),
+    "catch-image": EnvConfig(
+        "rl/Catch-v0", transforms=[ImagePreprocessing(screen_size=20, grayscale=True, num_stack=2)]
+    ),
     "recall": EnvConfig("rl/Recall-v0"),
     "masked": EnvConfig("rl/Masked-v0"),
     "constant": EnvConfig("rl/Constant-v0", {"continuous": True}),
-    "counter": EnvConfig("rl/Counter-v0", {"length": 7}),
+    "counter": EnvConfig("rl/Counter-v0", {"episode_length": 7}),
     "lake": EnvConfig("rl/FrozenLake2x2-v0"),
     "dodge": EnvConfig("rl/Dodge-v0"),
 }

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rl_lightning.envs.adapter import EpisodeRecord, chain
+from rl_lightning.envs.adapter import EnvAdapter, chain
 from rl_lightning.envs.make import EnvConfig, describe, make_env, make_envs
 from rl_lightning.envs.wrappers.env_wrappers import FireReset, LifeLoss, SignReward
-from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreset
+from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreprocessing
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.request import Request
@@ -30,13 +30,13 @@ WHOLE = [
 ]
 
 
-def env_of(*names: str) -> EpisodeRecord:
+def env_of(*names: str) -> EnvAdapter:
     cli = parse_config(compose(names), Request())
     cli.build(meta=True)
     return make_env(cli.datamodule.env)
 
 
-def stickiness(env: EpisodeRecord) -> float:
+def stickiness(env: EnvAdapter) -> float:
     return float(env.unwrapped.ale.getFloat("repeat_action_probability"))
 
 
@@ -49,7 +49,7 @@ def test_the_emulator_is_as_sticky_as_the_header_says(name):
 
 def test_every_config_of_a_game_states_its_protocol():
     files = [path for path in FOLDER.rglob("*.yaml") if not {"stages", "sweep"} & set(path.parts)]
-    games = [path for path in files if "ALE/" in path.read_text() or "AtariPreset" in path.read_text()]
+    games = [path for path in files if "ALE/" in path.read_text() or "AtariPreprocessing" in path.read_text()]
     assert len(games) > 30
     for path in games:
         assert "sticky actions" in path.read_text().splitlines()[0], path
@@ -71,11 +71,11 @@ def test_the_sticky_protocol_is_an_overlay(name):
     assert stickiness(env) == 0.25 and env.action_space.n == 18
 
 
-@pytest.mark.parametrize("preset", [AtariPreset, AtariFrames])
+@pytest.mark.parametrize("preset", [AtariPreprocessing, AtariFrames])
 @pytest.mark.parametrize("sticky", [0.0, 0.25])
 def test_the_native_vector_obeys_as_well(preset, sticky):
     """Without no-ops and stickiness nothing is left to chance: two seeds see the same game."""
-    transform = preset(sticky=sticky, noop_max=0, fire_reset=False)
+    transform = preset(repeat_action_probability=sticky, noop_max=0, fire_reset=False)
     envs = make_envs(EnvConfig("ALE/Pong-v5", transforms=[transform]), 2, "native")
     envs.reset(seed=3)
     actions = np.random.default_rng(0).integers(6, size=40)

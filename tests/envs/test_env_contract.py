@@ -94,7 +94,7 @@ def test_tracked_info_is_averaged_and_success_is_ever():
 
 
 def test_clipped_rewards_keep_the_raw_record():
-    envs = make_envs(EnvConfig("rl/Counter-v0", {"length": 4}, clip_rewards=True), 1)
+    envs = make_envs(EnvConfig("rl/Counter-v0", {"episode_length": 4}, clip_rewards=True), 1)
     envs.reset(seed=0)
     for _ in range(4):
         _, reward, _, _, infos = envs.step(np.array([0]))

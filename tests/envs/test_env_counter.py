@@ -9,7 +9,7 @@ from rl_lightning.envs.make import EnvConfig, make_envs
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 @pytest.mark.parametrize("ending", ["terminated", "truncated"])
 def test_no_row_crosses_an_episode(vectorization, ending):  # T1, T2
-    kwargs, limit = ({"length": 5, "jitter": 2}, None) if ending == "terminated" else ({}, 5)
+    kwargs, limit = ({"episode_length": 5, "jitter": 2}, None) if ending == "terminated" else ({}, 5)
     envs = make_envs(EnvConfig("rl/Counter-v0", kwargs, limit), 3, vectorization)
     obs = envs.reset(seed=10)[0].copy()
     assert obs.tolist() == [[10000, 0], [11000, 0], [12000, 0]]
@@ -33,7 +33,7 @@ def test_no_row_crosses_an_episode(vectorization, ending):  # T1, T2
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 def test_observations_are_one_reused_array_but_final_ones_are_not(vectorization):  # T5
-    envs = make_envs(EnvConfig("rl/Counter-v0", {"length": 2}), 2, vectorization)
+    envs = make_envs(EnvConfig("rl/Counter-v0", {"episode_length": 2}), 2, vectorization)
     first, _ = envs.reset(seed=0)
     second, *_ = envs.step(np.zeros(2, np.int64))
     assert np.shares_memory(first, second), "documented: the caller copies what it keeps"

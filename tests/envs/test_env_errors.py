@@ -99,7 +99,6 @@ def test_workers_outlive_ctrl_c():
     envs.reset(seed=0)
     for process in envs.processes:
         os.kill(process.pid, signal.SIGINT)
-    time.sleep(0.1)
     obs, *_ = envs.step(np.zeros(2, np.int64))
     assert obs[:, 1].tolist() == [1, 1]
     envs.close()

@@ -8,8 +8,8 @@ from env_cases import CASES, assert_equal_runs
 from snapshot_cases import check_exact, played, random_actions, through_a_file
 
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.wrappers.env_noise import Noise
-from rl_lightning.envs.wrappers.transforms import AtariPreset, Stack, TimeAware, Transform
+from rl_lightning.envs.wrappers.env_noise import EnvNoise
+from rl_lightning.envs.wrappers.transforms import AtariPreprocessing, FrameStack, TimeAware, Transform
 from rl_lightning.rollout.collect import Collector
 
 
@@ -23,7 +23,7 @@ class GymWrappers(Transform):
 
 
 def noisy(relative):
-    return Noise(actions=True, observations=True, rate=0.5, scale=0.1, relative=relative)
+    return EnvNoise(actions=True, observations=True, noise_prob=0.5, noise_std=0.1, relative=relative)
 
 
 CLASSIC = ["CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"]
@@ -32,7 +32,7 @@ TOYS = ["Catch", "Recall", "Masked", "Constant", "Counter", "FrozenLake2x2"]
 EXACT = {
     **{name: EnvConfig(name, max_episode_steps=70) for name in CLASSIC + TOY_TEXT},
     **{name: EnvConfig(f"rl/{name}-v0", max_episode_steps=30) for name in TOYS},
-    "jitter": EnvConfig("rl/Counter-v0", {"length": 30, "jitter": 20}),
+    "jitter": EnvConfig("rl/Counter-v0", {"episode_length": 30, "jitter": 20}),
     "ant": EnvConfig("Ant-v5", max_episode_steps=60),
     "hopper-repeat": EnvConfig("Hopper-v5", action_repeat=2),
     "maze": EnvConfig("PointMaze_UMaze-v3", max_episode_steps=60),
@@ -42,7 +42,7 @@ EXACT = {
     "babyai": EnvConfig("BabyAI-GoToObj-v0", max_episode_steps=60),
     "noise": EnvConfig("Pendulum-v1", max_episode_steps=50, noise=noisy(False)),
     "relative-noise": EnvConfig("Pendulum-v1", max_episode_steps=50, noise=noisy(True)),
-    "stack": EnvConfig("CartPole-v1", transforms=[TimeAware(), Stack(3)], clip_rewards=True),
+    "stack": EnvConfig("CartPole-v1", transforms=[TimeAware(), FrameStack(3)], clip_rewards=True),
     "gym-wrappers": EnvConfig("CartPole-v1", transforms=[GymWrappers()]),
     "catch-atari": CASES["catch-atari"],
 }
@@ -60,7 +60,7 @@ def test_also_from_the_first_step(name):
 
 
 def test_atari_with_sticky_actions_lives_and_noops():
-    preset = AtariPreset(sticky=0.25, noop_max=8)
+    preset = AtariPreprocessing(repeat_action_probability=0.25, noop_max=8)
     check_exact(EnvConfig("ALE/Breakout-v5", transforms=[preset]), before=30, after=150, num_envs=1, ends=3)
 
 
@@ -70,7 +70,7 @@ def test_pixels_of_dm_control():
 
 @pytest.mark.parametrize(("saver", "loader"), [("async", "async"), ("async", "sync")])
 def test_workers(saver, loader):
-    config = EnvConfig("Hopper-v5", transforms=[Stack(2)], noise=None)
+    config = EnvConfig("Hopper-v5", transforms=[FrameStack(2)], noise=None)
     check_exact(config, vectorization=saver, again=loader, after=60)
 
 
@@ -109,7 +109,7 @@ def test_box2d_starts_a_new_episode(name):
 
 
 def test_native_atari_starts_new_games():
-    config = EnvConfig("ALE/Breakout-v5", transforms=[AtariPreset(noop_max=5)])
+    config = EnvConfig("ALE/Breakout-v5", transforms=[AtariPreprocessing(noop_max=5)])
     envs = make_envs(config, 2, "native")
     envs.reset(seed=1)
     envs.step(np.array([1, 2]))
@@ -124,7 +124,7 @@ def test_native_atari_starts_new_games():
 class First:
     """An actor without randomness: always the first legal action."""
 
-    def __call__(self, obs, carry, explore, mask=None):
+    def __call__(self, obs, carry, generator, mask=None):
         return (torch.zeros(len(obs), dtype=torch.int64) if mask is None else mask.int().argmax(-1)), carry
 
 

@@ -12,7 +12,7 @@ import torch
 from snapshot_cases import check_exact, played, random_actions, through_a_file
 
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.wrappers.transforms import AtariPreset, Stack
+from rl_lightning.envs.wrappers.transforms import AtariPreprocessing, FrameStack
 from rl_lightning.errors import EnvError, ResumeError
 
 
@@ -146,7 +146,7 @@ def layer(states, k):
 
 
 def test_states_that_do_not_fit_are_refused():
-    envs, states = saved(EnvConfig("CartPole-v1", transforms=[Stack(2)]))
+    envs, states = saved(EnvConfig("CartPole-v1", transforms=[FrameStack(2)]))
     with pytest.raises(ResumeError, match="2 saved envs, but 1"):
         envs.restore(states * 2)
     for wrong in ({}, {"layers": 3}, {"layers": []}, {"other": 1}, 7, {"layers": [["CartPoleEnv", {}]]}):
@@ -157,8 +157,8 @@ def test_states_that_do_not_fit_are_refused():
             envs.restore([{"layers": wrong}])
     with pytest.raises(ResumeError, match=r"layers .*Acrobot"):
         envs.restore(saved(EnvConfig("Acrobot-v1"))[1])
-    with pytest.raises(ResumeError, match=r"FrameStack.stack of \(12,\) instead of \(8,\)"):
-        envs.restore(saved(EnvConfig("CartPole-v1", transforms=[Stack(3)]))[1])
+    with pytest.raises(ResumeError, match=r"FrameStackWrapper.stack of \(12,\) instead of \(8,\)"):
+        envs.restore(saved(EnvConfig("CartPole-v1", transforms=[FrameStack(3)]))[1])
     del layer(states, -1)["gravity"]
     with pytest.raises(ResumeError, match=r"no value for CartPoleEnv.gravity"):
         envs.restore(states)
@@ -198,7 +198,7 @@ def test_damaged_simulator_states_are_refused():
             envs.restore(states)
     with pytest.raises(ResumeError, match="Walker2d"):
         envs.restore(saved(EnvConfig("Walker2d-v5"))[1])
-    atari = EnvConfig("ALE/Pong-v5", transforms=[AtariPreset(noop_max=2)])
+    atari = EnvConfig("ALE/Pong-v5", transforms=[AtariPreprocessing(noop_max=2)])
     envs, states = saved(atari, 1)
     name, data = layer(states, -1)["ale"]["simulator"]
     layer(states, -1)["ale"]["simulator"] = [name, data[: len(data) // 2]]

@@ -8,7 +8,7 @@ import pytest
 from snapshot_cases import check_exact
 
 from rl_lightning.envs.make import EnvConfig
-from rl_lightning.envs.wrappers.transforms import AtariPreset
+from rl_lightning.envs.wrappers.transforms import AtariPreprocessing
 
 pytestmark = pytest.mark.slow
 MUJOCO = [
@@ -49,5 +49,9 @@ def test_minigrid(name):
 @pytest.mark.parametrize("name", ["Pong", "Breakout"])
 @pytest.mark.parametrize("sticky", [0.0, 0.25])
 def test_atari(name, sticky):
-    config = EnvConfig(f"ALE/{name}-v5", max_episode_steps=400, transforms=[AtariPreset(sticky=sticky)])
+    config = EnvConfig(
+        f"ALE/{name}-v5",
+        max_episode_steps=400,
+        transforms=[AtariPreprocessing(repeat_action_probability=sticky)],
+    )
     check_exact(config, before=40, num_envs=1, ends=2)

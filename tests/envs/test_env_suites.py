@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
-from rl_lightning.envs.wrappers.transforms import AtariPreset, Resize, Stack
+from rl_lightning.envs.wrappers.transforms import AtariPreprocessing, FrameStack, Resize
 from rl_lightning.errors import ConfigError
 
 
@@ -61,14 +61,17 @@ def test_car_racing_draws_only_the_last_repeated_frame():
 
 
 def breakout(vectorization, training=True, preset=None):
-    config = EnvConfig("ALE/Breakout-v5", transforms=[preset or AtariPreset(noop_max=5, sticky=0.0)])
+    config = EnvConfig(
+        "ALE/Breakout-v5",
+        transforms=[preset or AtariPreprocessing(noop_max=5, repeat_action_probability=0.0)],
+    )
     return make_envs(config, 2 if vectorization == "native" else 1, vectorization, training=training)
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "native"])
 def test_a_lost_life_ends_an_episode_in_training_but_not_the_record(vectorization):
     envs = breakout(vectorization)
-    assert envs.env_spec.obs_shape == (4, 84, 84) and envs.env_spec.frames == 4
+    assert envs.env_spec.obs_shape == (4, 84, 84) and envs.env_spec.num_stack == 4
     before = envs.reset(seed=0)[0].copy()
     ends = games = 0
     score = 0.0
@@ -116,19 +119,19 @@ def test_native_atari_is_seeded_and_refuses_what_it_cannot_do():
         envs.close()
     np.testing.assert_array_equal(*frames)
     assert (frames[0][:, 0] != frames[0][:, 1]).any()
-    with pytest.raises(ConfigError, match="AtariPreset"):
-        make_envs(EnvConfig("ALE/Pong-v5", transforms=[Stack(4)]), 1, "native")
+    with pytest.raises(ConfigError, match="AtariPreprocessing"):
+        make_envs(EnvConfig("ALE/Pong-v5", transforms=[FrameStack(4)]), 1, "native")
     with pytest.raises(ConfigError, match="grey"):
-        breakout("native", preset=AtariPreset(gray=False))
+        breakout("native", preset=AtariPreprocessing(grayscale=False))
 
 
 def test_stack_pads_with_the_first_frame_newest_last():
-    env = make_env(EnvConfig("rl/Counter-v0", transforms=[Stack(3)]))
+    env = make_env(EnvConfig("rl/Counter-v0", transforms=[FrameStack(3)]))
     obs, _ = env.reset(seed=1)
     assert obs.tolist() == [1000, 0] * 3
     obs, *_ = env.step(0)
     assert obs.tolist() == [1000, 0, 1000, 0, 1000, 1]
-    assert probe_spec(EnvConfig("rl/Counter-v0", transforms=[Stack(3)])).frames == 3
+    assert probe_spec(EnvConfig("rl/Counter-v0", transforms=[FrameStack(3)])).num_stack == 3
 
 
 def test_pixel_transforms_refuse_states():

@@ -23,12 +23,12 @@ def test_catch_is_won_by_following_the_ball():
 
 
 def test_catch_scales_up_to_the_atari_size():
-    spec = probe_spec(EnvConfig("rl/Catch-v0", {"size": 84}))
+    spec = probe_spec(EnvConfig("rl/Catch-v0", {"screen_size": 84}))
     assert spec.obs_shape == (1, 84, 84) and spec.is_pixels
 
 
 def test_go_pays_by_what_was_seen_first_and_nothing_without_memory():
-    env = make_env(EnvConfig("rl/Recall-v0", {"delay": 2, "go": True}))
+    env = make_env(EnvConfig("rl/Recall-v0", {"delay": 2, "go_nogo": True}))
     paid = {}
     for episode in range(200):
         obs, _ = env.reset(seed=episode)
@@ -38,12 +38,12 @@ def test_go_pays_by_what_was_seen_first_and_nothing_without_memory():
         paid.setdefault((cue, action), set()).add(float(reward))
     assert paid == {(0, 0): {0.0}, (1, 0): {0.0}, (0, 1): {-1.0}, (1, 1): {1.0}}
     with pytest.raises(ConfigError, match="two cues"):
-        make_env(EnvConfig("rl/Recall-v0", {"cues": 3, "go": True}))
+        make_env(EnvConfig("rl/Recall-v0", {"num_cues": 3, "go_nogo": True}))
 
 
 @pytest.mark.parametrize("cues", [2, 3])
 def test_recall_needs_memory(cues):
-    env = make_env(EnvConfig("rl/Recall-v0", {"cues": cues}))
+    env = make_env(EnvConfig("rl/Recall-v0", {"num_cues": cues}))
     generator = np.random.default_rng(0)
     remembered, guessed = [], []
     for episode in range(400):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from rl_lightning.behaviors.detour_walker import around_either_side
-from rl_lightning.behaviors.maze_walker import one_number, through_the_u
+from rl_lightning.behaviors.detour_walker import detour_walker
+from rl_lightning.behaviors.maze_walker import one_number, u_maze_walker
 from rl_lightning.datasets.references import d4rl_env
 from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
 from rl_lightning.envs.toys.detour import Detour, middle_of
@@ -58,7 +58,7 @@ def test_the_wanderer_reaches_the_goal_now_and_then():
     """What the data are made of; that a memoryless copy of it arrives in 30 to 70 % is measured in the docs."""
     pytest.importorskip("gymnasium_robotics")
     envs = make_envs(EnvConfig(id="rl/PointUMaze-v0"), 10)
-    found = evaluate(through_the_u, one_number, envs, 20, 0, torch.Generator().manual_seed(0))
+    found = evaluate(u_maze_walker, one_number, envs, 20, 0, torch.Generator().manual_seed(0))
     success = np.mean([episode.extra["success"] for episode in found])
     assert 0.3 <= success < 1.0
     assert all(episode.length % 5 == 0 or episode.extra["success"] for episode in found)
@@ -67,8 +67,8 @@ def test_the_wanderer_reaches_the_goal_now_and_then():
 
 @pytest.mark.parametrize("env_id", ["rl/Detour-v0", "rl/DetourPixels-v0"])
 def test_the_demonstrator_goes_around_on_either_side(env_id):
-    envs = make_envs(EnvConfig(id=env_id, track=["success", "fell", "success_above"]), 20)
-    found = evaluate(around_either_side, one_number, envs, 40, 0, torch.Generator().manual_seed(0))
+    envs = make_envs(EnvConfig(id=env_id, info_keywords=["success", "fell", "success_above"]), 20)
+    found = evaluate(detour_walker, one_number, envs, 40, 0, torch.Generator().manual_seed(0))
     assert np.mean([episode.extra["success"] for episode in found]) >= 0.95
     assert 0.25 < np.mean([episode.extra["success_above"] for episode in found]) < 0.75
     envs.close()

@@ -7,33 +7,42 @@ import torch
 
 from rl_lightning.envs.termination import (
     FAMILIES,
-    AntEnds,
-    DoorEnds,
-    HalfCheetahEnds,
-    HopperEnds,
-    HumanoidEnds,
-    NeverEnds,
-    PendulumEnds,
-    PenEnds,
+    AntTermination,
+    DoorTermination,
+    HalfCheetahTermination,
+    HopperTermination,
+    HumanoidTermination,
+    NoTermination,
+    PendulumTermination,
+    PenTermination,
     Termination,
-    Walker2dEnds,
+    Walker2dTermination,
     termination_for,
 )
 from rl_lightning.errors import ConfigError
 
-RULES = [HopperEnds, Walker2dEnds, HalfCheetahEnds, AntEnds, HumanoidEnds, PendulumEnds, PenEnds, DoorEnds]
+RULES = [
+    HopperTermination,
+    Walker2dTermination,
+    HalfCheetahTermination,
+    AntTermination,
+    HumanoidTermination,
+    PendulumTermination,
+    PenTermination,
+    DoorTermination,
+]
 LIVES = {
-    HopperEnds: 1.2,
-    Walker2dEnds: 1.2,
-    AntEnds: 0.5,
-    HumanoidEnds: 1.4,
-    PenEnds: 0.3,
+    HopperTermination: 1.2,
+    Walker2dTermination: 1.2,
+    AntTermination: 0.5,
+    HumanoidTermination: 1.4,
+    PenTermination: 0.3,
 }  # a healthy height
 
 
 def alive(rule: type[Termination], width: int = 45) -> torch.Tensor:
     obs = torch.zeros(width)
-    obs[26 if rule is PenEnds else 0] = LIVES.get(rule, 0.0)
+    obs[26 if rule is PenTermination else 0] = LIVES.get(rule, 0.0)
     return obs
 
 
@@ -58,33 +67,33 @@ def test_a_rule_agrees_with_its_env_at_every_step(env_id):
 @pytest.mark.parametrize(
     ("rule", "column", "value", "over"),
     [
-        (HopperEnds(), 0, 0.71, False),
-        (HopperEnds(), 0, 0.69, True),
-        (HopperEnds(), 1, -0.19, False),
-        (HopperEnds(), 1, -0.21, True),
-        (HopperEnds(), 5, -99.0, False),
-        (HopperEnds(), 5, -101.0, True),
-        (HopperEnds(), 0, 101.0, False),  # the height has no upper bound
-        (Walker2dEnds(), 0, 0.79, True),
-        (Walker2dEnds(), 0, 2.01, True),
-        (Walker2dEnds(), 1, 0.99, False),
-        (Walker2dEnds(), 1, -1.01, True),
-        (Walker2dEnds(), 5, 1e6, False),
-        (Walker2dEnds(guard=100.0), 5, -100.0, True),
-        (HalfCheetahEnds(), 0, 1e6, False),
-        (HalfCheetahEnds(guard=100.0), 3, -100.0, True),
-        (HalfCheetahEnds(guard=100.0), 3, 99.9, False),
-        (AntEnds(lowest=0.25), 0, 0.25, False),  # its range is closed
-        (AntEnds(), 0, 1.0, False),
-        (AntEnds(), 0, 0.19, True),
-        (AntEnds(), 0, 1.01, True),
-        (HumanoidEnds(), 0, 1.0, True),  # its range is open
-        (HumanoidEnds(), 0, 2.0, True),
-        (HumanoidEnds(), 0, 1.01, False),
-        (PenEnds(), 26, 0.07, True),
-        (PenEnds(), 26, 0.08, False),
-        (DoorEnds(), 0, -50.0, False),
-        (PendulumEnds(), 0, -50.0, False),
+        (HopperTermination(), 0, 0.71, False),
+        (HopperTermination(), 0, 0.69, True),
+        (HopperTermination(), 1, -0.19, False),
+        (HopperTermination(), 1, -0.21, True),
+        (HopperTermination(), 5, -99.0, False),
+        (HopperTermination(), 5, -101.0, True),
+        (HopperTermination(), 0, 101.0, False),  # the height has no upper bound
+        (Walker2dTermination(), 0, 0.79, True),
+        (Walker2dTermination(), 0, 2.01, True),
+        (Walker2dTermination(), 1, 0.99, False),
+        (Walker2dTermination(), 1, -1.01, True),
+        (Walker2dTermination(), 5, 1e6, False),
+        (Walker2dTermination(max_abs_obs=100.0), 5, -100.0, True),
+        (HalfCheetahTermination(), 0, 1e6, False),
+        (HalfCheetahTermination(max_abs_obs=100.0), 3, -100.0, True),
+        (HalfCheetahTermination(max_abs_obs=100.0), 3, 99.9, False),
+        (AntTermination(min_z=0.25), 0, 0.25, False),  # its range is closed
+        (AntTermination(), 0, 1.0, False),
+        (AntTermination(), 0, 0.19, True),
+        (AntTermination(), 0, 1.01, True),
+        (HumanoidTermination(), 0, 1.0, True),  # its range is open
+        (HumanoidTermination(), 0, 2.0, True),
+        (HumanoidTermination(), 0, 1.01, False),
+        (PenTermination(), 26, 0.07, True),
+        (PenTermination(), 26, 0.08, False),
+        (DoorTermination(), 0, -50.0, False),
+        (PendulumTermination(), 0, -50.0, False),
     ],
 )
 def test_edges(rule, column, value, over):
@@ -103,21 +112,21 @@ def test_what_is_not_finite_is_over(rule, bad):
 
 
 def test_leading_axes_are_kept():
-    rows = alive(HopperEnds).expand(4, 5, -1)
-    assert HopperEnds()(rows).shape == (4, 5) and not HopperEnds()(rows).any()
+    rows = alive(HopperTermination).expand(4, 5, -1)
+    assert HopperTermination()(rows).shape == (4, 5) and not HopperTermination()(rows).any()
 
 
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
-        ("Hopper-v5", HopperEnds),
-        ("hopper-medium-v2", HopperEnds),
-        ("local/hopper-medium", HopperEnds),
-        ("minari/Walker2d-v5", Walker2dEnds),
-        ("AdroitHandPen-v1", PenEnds),
-        ("pen-human-v1", PenEnds),
-        ("Pendulum-v1", PendulumEnds),
-        ("HumanoidStandup-v5", NeverEnds),
+        ("Hopper-v5", HopperTermination),
+        ("hopper-medium-v2", HopperTermination),
+        ("local/hopper-medium", HopperTermination),
+        ("minari/Walker2d-v5", Walker2dTermination),
+        ("AdroitHandPen-v1", PenTermination),
+        ("pen-human-v1", PenTermination),
+        ("Pendulum-v1", PendulumTermination),
+        ("HumanoidStandup-v5", NoTermination),
     ],
 )
 def test_a_rule_is_found_by_the_first_word(name, rule):
@@ -126,14 +135,14 @@ def test_a_rule_is_found_by_the_first_word(name, rule):
 
 @pytest.mark.parametrize("name", ["antmaze-umaze-v2", "InvertedPendulum-v5", "", "rl/Catch-v0"])
 def test_an_unknown_env_is_told_what_there_is(name):
-    with pytest.raises(ConfigError, match=r"(?s)hopper, walker2d.*NeverEnds") as error:
+    with pytest.raises(ConfigError, match=r"(?s)hopper, walker2d.*NoTermination") as error:
         termination_for(name)
     assert all(family in str(error.value) for family in FAMILIES)
 
 
 def test_a_guard_must_be_positive():
-    with pytest.raises(ConfigError, match="guard"):
-        NeverEnds(guard=0.0)
+    with pytest.raises(ConfigError, match="max_abs_obs"):
+        NoTermination(max_abs_obs=0.0)
 
 
 def test_a_rule_of_ones_own():
@@ -141,7 +150,7 @@ def test_a_rule_of_ones_own():
         def ends(self, next_obs):
             return next_obs[..., 0] > 3.0
 
-    assert Far(guard=10.0)(torch.tensor([[1.0, 0.0], [4.0, 0.0], [0.0, -10.0]])).tolist() == [
+    assert Far(max_abs_obs=10.0)(torch.tensor([[1.0, 0.0], [4.0, 0.0], [0.0, -10.0]])).tolist() == [
         False,
         True,
         True,

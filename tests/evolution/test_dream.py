@@ -6,19 +6,19 @@ import torch
 
 from rl_lightning import stop_request
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.evolution.dream_rollout import dream
-from rl_lightning.evolution.env_rollout import member_step, play_members
+from rl_lightning.evolution.dream_rollout import dream_rollout
+from rl_lightning.evolution.env_rollout import evaluate_in_env, population_step
 from rl_lightning.models.world_models.controller import Controller
-from rl_lightning.models.world_models.vision_memory import DreamWorld
+from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
 from rl_lightning.types import EnvSpec
 
 SPEC = EnvSpec("dodge", (1, 64, 64), "uint8", "discrete", (), (3,))
 
 
-def world(seed: int = 0, **memory) -> DreamWorld:
+def world(seed: int = 0, **memory) -> VisionMemoryModel:
     torch.manual_seed(seed)
-    sizes = {"latent": 4, "action_dim": 3, "hidden": 6, "mixtures": 3} | memory
-    made = DreamWorld({"channels": 1, "latent": 4, "depth": 2}, sizes).requires_grad_(False)
+    sizes = {"latent_dim": 4, "action_dim": 3, "hidden_dim": 6, "num_mixtures": 3} | memory
+    made = VisionMemoryModel({"channels": 1, "latent_dim": 4, "depth": 2}, sizes).requires_grad_(False)
     made.memory.w_in.data.mul_(3.0)
     return made
 
@@ -31,13 +31,13 @@ def played(made, numbers, steps=12, temperature=1.0, threshold=None, seed=2, use
     control = Controller(made.feature_width(use_cell), SPEC)
     starts = torch.randn(5, 4, generator=torch.Generator().manual_seed(4))
     luck = torch.Generator().manual_seed(seed)
-    return dream(made, control, numbers, starts, steps, temperature, luck, use_cell, threshold)
+    return dream_rollout(made, control, numbers, starts, steps, temperature, luck, use_cell, threshold)
 
 
 @pytest.mark.parametrize("joint", [False, True])
 @pytest.mark.parametrize("use_cell", [False, True])
 def test_a_population_dreams_as_its_members_do_alone(joint, use_cell):
-    made = world(joint=joint)
+    made = world(joint_mixture=joint)
     numbers = members(Controller(made.feature_width(use_cell), SPEC), 6)
     together = played(made, numbers, use_cell=use_cell)
     assert together.length.min() < 12, "some dreams end"
@@ -74,7 +74,7 @@ def test_rewards_are_counted_up_to_the_end():
     made.memory.head.bias.data[-1] = -50.0  # never over
     found = played(made, members(Controller(made.feature_width(False), SPEC), 2))
     assert torch.allclose(found.fitness, torch.full((2, 5), 3.0))
-    plain = world(reward_head=False, terminated_head=False)
+    plain = world(predict_reward=False, predict_termination=False)
     assert (played(plain, members(Controller(10, SPEC), 2)).fitness == 12.0).all()
 
 
@@ -87,7 +87,7 @@ def test_who_acts_sees_the_memory_from_before():
     frame = torch.zeros(1, 1, 64, 64, dtype=torch.uint8)
     for sign, expected in ((1.0, 1), (-1.0, 0)):
         carry = (torch.full((1, 6), 0.5 * sign), torch.zeros(1, 6))
-        action, after = member_step(made, control, numbers, frame, carry, False)
+        action, after = population_step(made, control, numbers, frame, carry, False)
         assert action.item() == expected
         assert not torch.equal(after[0], carry[0])
 
@@ -99,13 +99,13 @@ def test_the_real_game_is_played_alike_by_any_number_of_envs():
     found = []
     for width in (1, 4):
         envs = make_envs(EnvConfig("rl/Dodge-v0"), width)
-        returns, steps = play_members(envs, made, control, numbers, seeds)
+        returns, steps = evaluate_in_env(envs, made, control, numbers, seeds)
         envs.close()
         found.append(returns)
         assert steps == int(returns.sum()), "a step survived is a point"
     assert torch.equal(*found)
     envs = make_envs(EnvConfig("rl/Dodge-v0"), 2)
-    cut, _ = play_members(envs, made, control, numbers, seeds, most_steps=5)
+    cut, _ = evaluate_in_env(envs, made, control, numbers, seeds, most_steps=5)
     envs.close()
     assert (cut == 5.0).all()
 
@@ -116,8 +116,8 @@ def test_the_first_step_of_an_episode_knows_nothing_of_the_last():
     control = Controller(made.feature_width(False), SPEC)
     numbers = members(control, 1)
     envs = make_envs(EnvConfig("rl/Dodge-v0"), 1)
-    both, _ = play_members(envs, made, control, numbers, [5, 6])
-    apart = [play_members(envs, made, control, numbers, [seed])[0].item() for seed in (5, 6)]
+    both, _ = evaluate_in_env(envs, made, control, numbers, [5, 6])
+    apart = [evaluate_in_env(envs, made, control, numbers, [seed])[0].item() for seed in (5, 6)]
     envs.close()
     assert both[0].tolist() == apart
 
@@ -127,12 +127,12 @@ def test_a_generation_is_left_when_a_stop_is_asked_for(real, monkeypatch):
     made = world()
     control = Controller(made.feature_width(False), SPEC)
     monkeypatch.setattr(stop_request, "PATIENCE", -1.0)
-    stop_request.ask()
+    stop_request.request_stop()
     envs = make_envs(EnvConfig("rl/Dodge-v0"), 1)
     try:
         with pytest.raises(stop_request.BlockAbandoned):
             if real:
-                play_members(envs, made, control, members(control, 1), [1])
+                evaluate_in_env(envs, made, control, members(control, 1), [1])
             else:
                 played(made, members(control, 1))
     finally:

@@ -9,7 +9,7 @@ import torch
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.evolution.cmaes import CMAES
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 
 SHIFT = torch.tensor([0.5, -1.0, 2.0, 0.1])
 STRETCH = torch.tensor([1.0, 10.0, 100.0, 1000.0])
@@ -26,20 +26,20 @@ def climb(search, generations: int, fitness=ellipsoid) -> None:
 
 
 def test_a_shifted_ellipsoid_is_climbed_to_its_top():
-    search = CMAES(population=12, sigma=0.5).build(4, seed=0)
+    search = CMAES(popsize=12, sigma_init=0.5).build(4, seed=0)
     climb(search, 120)
     assert torch.allclose(search.mean, SHIFT, atol=1e-3)
 
 
 def test_higher_fitness_is_better():
-    search = CMAES(population=8, sigma=0.3).build(3, seed=0)
+    search = CMAES(popsize=8, sigma_init=0.3).build(3, seed=0)
     climb(search, 40, fitness=lambda members: members.sum(1))
     assert search.mean.sum() > 3.0
 
 
 @pytest.mark.parametrize("after", [0, 1, 7])
 def test_going_on_from_saved_state_gives_the_same_populations(after, tmp_path):
-    recipe = CMAES(population=8, sigma=0.4)
+    recipe = CMAES(popsize=8, sigma_init=0.4)
     search = recipe.build(4, seed=3)
     climb(search, after)
     search.ask()  # a generation that was cut in the middle
@@ -55,19 +55,19 @@ def test_going_on_from_saved_state_gives_the_same_populations(after, tmp_path):
 
 
 def test_asking_twice_asks_for_the_same_members():
-    search = CMAES(population=6).build(2, seed=0)
+    search = CMAES(popsize=6).build(2, seed=0)
     assert torch.equal(search.ask(), search.ask())
 
 
 def test_the_global_generator_is_left_alone():
     np.random.seed(5)
     before = np.random.get_state()[1].copy()
-    climb(CMAES(population=6).build(2, seed=0), 3, lambda m: m.sum(1))
+    climb(CMAES(popsize=6).build(2, seed=0), 3, lambda m: m.sum(1))
     assert (np.random.get_state()[1] == before).all()
 
 
 def test_fitness_that_is_no_number_is_the_worst():
-    search = CMAES(population=12, sigma=0.5).build(2, seed=0)
+    search = CMAES(popsize=12, sigma_init=0.5).build(2, seed=0)
 
     def fitness(members):
         value = -(members - 1.0).square().sum(1)
@@ -77,7 +77,7 @@ def test_fitness_that_is_no_number_is_the_worst():
     assert torch.allclose(search.mean, torch.ones(2), atol=0.05)
 
 
-@pytest.mark.parametrize("given", [{"population": 2}, {"sigma": 0.0}])
+@pytest.mark.parametrize("given", [{"popsize": 2}, {"sigma_init": 0.0}])
 def test_a_search_that_cannot_search_is_refused(given):
     with pytest.raises(ConfigError, match="CMAES needs"):
         CMAES(**given)
@@ -92,4 +92,4 @@ def test_a_missing_package_is_named():
         "except ConfigError as error: print(error)"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120).stdout
-    assert pip_line("evolve") in told
+    assert pip_command("evolve") in told

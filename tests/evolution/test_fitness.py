@@ -2,42 +2,44 @@
 
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
 import torch
 from contracts.families.world_models import DODGE, RECORDING, WORLD
 
-from rl_lightning.artifacts import load_provided
+from rl_lightning.artifacts import load_exported
 from rl_lightning.behaviors.behavior_policies import BrownianActions, UniformActions
 from rl_lightning.envs.make import make_envs
 from rl_lightning.errors import ConfigError, EnvError
-from rl_lightning.evolution.fitness import DreamFitness, Players, RealFitness
+from rl_lightning.evolution.fitness import DreamFitness, Population, RealFitness
 from rl_lightning.models.world_models.controller import Controller
 from rl_lightning.rollout.collect import Collector
-from rl_lightning.rollout.episode_splitter import EpisodeCutter, joined
+from rl_lightning.rollout.episode_splitter import EpisodeSplitter, joined
 from rl_lightning.types import EnvSpec
 
 
-def players(count: int = 3) -> Players:
-    world = load_provided(WORLD, "world")
+def players(count: int = 3) -> Population:
+    world = load_exported(WORLD, "world")
     envs = make_envs(DODGE, 1)
     control = Controller(world.feature_width(False), envs.env_spec)
     envs.close()
     numbers = torch.randn(count, control.size, generator=torch.Generator().manual_seed(0))
-    return Players(numbers, world, control, False)
+    return Population(numbers, world, control, False)
 
 
 @pytest.mark.parametrize(
     "judge",
-    [DreamFitness(RECORDING, rollouts=2, steps=6, threshold=None), RealFitness(rollouts=2, max_steps=6)],
+    [
+        DreamFitness(RECORDING, num_rollouts=2, max_steps=6, termination_threshold=None),
+        RealFitness(num_rollouts=2, max_steps=6),
+    ],
     ids=["dream", "real"],
 )
 def test_luck_hangs_on_the_seed_alone(judge):
     judge.open(DODGE)
     who = players()
-    first, second, other = (judge.judge(who, seed, 2)[0] for seed in (1, 1, 2))
+    first, second, other = (judge.evaluate(who, seed, 2)[0] for seed in (1, 1, 2))
     judge.close()
     assert first.shape == (3, 2) and torch.equal(first, second)
     if isinstance(judge, DreamFitness):
@@ -45,25 +47,25 @@ def test_luck_hangs_on_the_seed_alone(judge):
 
 
 def test_a_worker_that_dies_is_named():
-    judge = RealFitness(rollouts=2, workers=2)
+    judge = RealFitness(num_rollouts=2, num_workers=2)
     judge.open(DODGE)
     os.kill(judge.envs.processes[1].pid, signal.SIGKILL)
-    time.sleep(0.2)
+    judge.envs.processes[1].join(30)
     with pytest.raises(EnvError, match=r"(env 1)|(worker 1)"):
-        judge.judge(players(), 0, 2)
+        judge.evaluate(players(), 0, 2)
     judge.close()
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: DreamFitness("x", rollouts=0),
+        lambda: DreamFitness("x", num_rollouts=0),
         lambda: DreamFitness("x", temperature=0.0),
-        lambda: DreamFitness("x", threshold=1.5),
-        lambda: RealFitness(workers=0),
+        lambda: DreamFitness("x", termination_threshold=1.5),
+        lambda: RealFitness(num_workers=0),
         lambda: RealFitness(max_steps=0),
-        lambda: BrownianActions(keep=1.0),
-        lambda: BrownianActions(step=0.0),
+        lambda: BrownianActions(repeat_action_probability=1.0),
+        lambda: BrownianActions(noise_std=0.0),
     ],
 )
 def test_what_cannot_be_is_refused(make):
@@ -82,7 +84,7 @@ def walk(policy, spec, steps: int, envs: int = 64) -> torch.Tensor:
 
 def test_continuous_actions_drift():
     spec = EnvSpec("x", (1,), action_shape=(2,))
-    found = walk(BrownianActions(step=0.1), spec, 50)
+    found = walk(BrownianActions(noise_std=0.1), spec, 50)
     assert found.abs().max() <= 1.0
     change = (found[1:] - found[:-1])[found[:-1].abs() < 0.5]
     assert change.std().item() == pytest.approx(0.1, rel=0.05)
@@ -93,7 +95,7 @@ def test_continuous_actions_drift():
 
 def test_discrete_actions_are_kept_for_a_while():
     spec = EnvSpec("x", (1,), action_kind="discrete", action_sizes=(3,))
-    found = walk(BrownianActions(keep=0.7), spec, 200)
+    found = walk(BrownianActions(repeat_action_probability=0.7), spec, 200)
     same = (found[1:] == found[:-1]).float().mean().item()
     assert same == pytest.approx(0.7 + 0.3 / 3, abs=0.02)
 
@@ -104,11 +106,11 @@ def test_episodes_are_cut_where_they_end_whatever_the_blocks():
     def play(blocks, reload=False):
         envs = make_envs(DODGE, 2)
         collector, policy = Collector(envs, 3), UniformActions()
-        cutter, draw, found = EpisodeCutter(2), torch.Generator().manual_seed(1), []
+        cutter, draw, found = EpisodeSplitter(2), torch.Generator().manual_seed(1), []
         for steps in blocks:
             found += cutter.add(collector.collect(policy.build(envs.env_spec), steps, draw))
             if reload:
-                saved, cutter = cutter.state_dict(), EpisodeCutter(2)
+                saved, cutter = cutter.state_dict(), EpisodeSplitter(2)
                 cutter.load_state_dict(saved)
         envs.close()
         return found

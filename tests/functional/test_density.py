@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from rl_lightning.functional.density_penalties import (
     auroc,
+    deficit_below_threshold,
     exponential_penalty,
     inverse_penalty,
     linear_penalty,
     percentile_of,
     quantile_grid,
-    shortfall,
     softplus_penalty,
     tanh_penalty,
 )
@@ -22,7 +22,7 @@ ALL = [linear_penalty, inverse_penalty, exponential_penalty, tanh_penalty, softp
 
 
 def test_tanh_in_raw_nats():
-    u = 0.1 * shortfall(-torch.tensor([0.0, 1.0, 5.0, 10.0, 20.0, -5.0]), 0.0)
+    u = 0.1 * deficit_below_threshold(-torch.tensor([0.0, 1.0, 5.0, 10.0, 20.0, -5.0]), 0.0)
     expected = torch.tensor([0.0, 0.0997, 0.4621, 0.7616, 0.9640, 0.0])
     torch.testing.assert_close(tanh_penalty(u), expected, atol=5e-5, rtol=0)
 
@@ -33,7 +33,9 @@ def test_linear_with_the_cap_given():
 
 
 def test_softplus_at_the_threshold():
-    assert softplus_penalty(shortfall(torch.zeros(1), 0.0)).item() == pytest.approx(0.6931, abs=5e-5)
+    assert softplus_penalty(deficit_below_threshold(torch.zeros(1), 0.0)).item() == pytest.approx(
+        0.6931, abs=5e-5
+    )
 
 
 def test_inverse_and_exponential_by_hand():
@@ -47,13 +49,15 @@ def test_inverse_and_exponential_by_hand():
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 50.0])
 def test_bounded_monotone_finite_and_never_a_bonus(penalty, unit):
     score = torch.cat((-torch.logspace(6, -3, 400), torch.linspace(0, 1000, 400)))
-    weight = penalty(shortfall(score, -3.0, unit))
+    weight = penalty(deficit_below_threshold(score, -3.0, unit))
     assert weight.isfinite().all() and (weight >= 0).all() and (weight <= 5.0).all()
     assert (weight.diff() <= 1e-6).all(), "a higher score must not cost more"
     if penalty is not softplus_penalty:
         assert (weight[score >= -3.0] == 0).all()
         assert weight[0] > 0.9
-    strange = penalty(shortfall(torch.tensor([float("nan"), -float("inf"), float("inf")]), 0.0, unit))
+    strange = penalty(
+        deficit_below_threshold(torch.tensor([float("nan"), -float("inf"), float("inf")]), 0.0, unit)
+    )
     assert strange[0] == strange[1] == weight.max() and strange[2] == 0.0
 
 

@@ -6,19 +6,19 @@ import pytest
 import torch
 from diffusers_oracle import CASES, GOLDEN, START, answers, eps
 
-from rl_lightning.functional.diffusion_solvers import ddim_moves, multi_moves, run, single_moves
-from rl_lightning.functional.noise_schedules import CosineSteps
+from rl_lightning.functional.diffusion_solvers import ddim_steps, multistep_steps, singlestep_steps, solve
+from rl_lightning.functional.noise_schedules import CosineBetaSchedule
 
-SCHEDULE = CosineSteps(100)
+SCHEDULE = CosineBetaSchedule(100)
 
 
 def ours(name: str, steps: list[int]) -> torch.Tensor:
     times = torch.tensor([*[(k + 1) / 100 for k in steps], 0.0], dtype=torch.float64)
     plan = {
-        "ddim": lambda: ddim_moves(SCHEDULE, times, 0.0),
-        "ddpm": lambda: [move._replace(noise=0.0) for move in ddim_moves(SCHEDULE, times, 1.0)],
-        "multi": lambda: multi_moves(SCHEDULE, times, int(name[-1]), True),
-        "single": lambda: single_moves(SCHEDULE, times, int(name[-1])),
+        "ddim": lambda: ddim_steps(SCHEDULE, times, 0.0),
+        "ddpm": lambda: [move._replace(noise=0.0) for move in ddim_steps(SCHEDULE, times, 1.0)],
+        "multi": lambda: multistep_steps(SCHEDULE, times, int(name[-1]), True),
+        "single": lambda: singlestep_steps(SCHEDULE, times, int(name[-1])),
     }
     moves = plan[name.split("-")[0]]()
 
@@ -26,7 +26,7 @@ def ours(name: str, steps: list[int]) -> torch.Tensor:
         return eps(x, *SCHEDULE.alpha_sigma(torch.tensor(t, dtype=torch.float64)))
 
     clip = 0.5 if name.endswith("clipped") else None
-    return run(known, torch.tensor(START, dtype=torch.float64), moves, clip)
+    return solve(known, torch.tensor(START, dtype=torch.float64), moves, clip)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,9 +10,9 @@ from rl_lightning.functional import frame_losses, reward_classes
 
 
 def test_scheduled_sampling_golden_values():
-    chance = [frame_losses.true_frame_probability(i, 22_250) for i in (0, 5562, 11125, 22250, 50_000)]
+    chance = [frame_losses.teacher_forcing_prob(i, 22_250) for i in (0, 5562, 11125, 22250, 50_000)]
     assert chance == pytest.approx([0.9999, 0.742, 0.495, 0.0, 0.0], abs=6e-4)
-    assert frame_losses.true_frame_probability(0, 0) == 0.0
+    assert frame_losses.teacher_forcing_prob(0, 0) == 0.0
 
 
 def test_what_is_learned_well_enough_teaches_nothing():
@@ -31,8 +31,8 @@ def test_what_is_learned_well_enough_teaches_nothing():
 
 def test_what_changed_may_count_more_and_is_drawn_although_unsure():
     frame, before = torch.tensor([[[[1, 0]]]]), torch.tensor([[[[0, 0]]]])
-    weight = frame_losses.change_weights(frame, before, 5.0)
-    assert weight.tolist() == [[[[5.0, 1.0]]]] and frame_losses.change_weights(frame, before, 1.0) is None
+    weight = frame_losses.motion_weights(frame, before, 5.0)
+    assert weight.tolist() == [[[[5.0, 1.0]]]] and frame_losses.motion_weights(frame, before, 1.0) is None
     logits = torch.zeros(1, 2, 1, 1, 2)
     assert frame_losses.clipped_frame_loss(logits, frame, 0.0, weight).item() == pytest.approx(
         np.log(2) * 6 / 2
@@ -45,7 +45,7 @@ def test_what_changed_may_count_more_and_is_drawn_although_unsure():
         for _ in range(100):
             optimizer.zero_grad()
             rows = logits.expand(3, -1, -1, -1, -1)
-            weight = frame_losses.change_weights(seen, torch.zeros_like(seen), counts)
+            weight = frame_losses.motion_weights(seen, torch.zeros_like(seen), counts)
             frame_losses.clipped_frame_loss(rows, seen, 0.0, weight).backward()
             optimizer.step()
         assert (logits.argmax(1) == drawn).all()
@@ -55,7 +55,7 @@ def test_near_a_rare_colour_every_pixel_counts_more_changed_or_not():
     frame, before = torch.zeros(2, 1, 5, 6, dtype=torch.uint8), torch.zeros(2, 1, 5, 6, dtype=torch.uint8)
     frame[0, 0, 0, 0] = before[0, 0, 4, 5] = 2  # it was in one corner and is in another
     frame[1] = 1  # not rare
-    weight = frame_losses.rare_weights(frame, before, torch.tensor([False, False, True]), 5.0, 1)
+    weight = frame_losses.rare_pixel_weights(frame, before, torch.tensor([False, False, True]), 5.0, 1)
     expected = torch.ones(5, 6)
     expected[:2, :2] = expected[3:, 4:] = 5.0
     assert torch.equal(weight[0, 0], expected) and torch.equal(weight[1, 0], torch.ones(5, 6))

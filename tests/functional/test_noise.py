@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.noise_schedules import GRIDS, CosineSteps, LinearSteps, VPSchedule
+from rl_lightning.functional.noise_schedules import GRIDS, CosineBetaSchedule, LinearBetaSchedule, VPSchedule
 
 VP = VPSchedule()
 
@@ -45,22 +45,24 @@ def test_little_noise_is_exact_in_single_precision():
     assert float(VP.alpha_sigma(t)[1]) == pytest.approx(exact, rel=1e-6)
 
 
-@pytest.mark.parametrize("schedule", [VP, CosineSteps(50), LinearSteps(1000)], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize(
+    "schedule", [VP, CosineBetaSchedule(50), LinearBetaSchedule(1000)], ids=lambda s: type(s).__name__
+)
 @pytest.mark.parametrize("kind", GRIDS)
 def test_grids_fall_from_one_to_the_end(schedule, kind):
     times = schedule.grid(15, kind)
     assert (times.diff() < 0).all() and times[0] == 1.0
-    assert float(times[-1]) == pytest.approx(0.0 if schedule.clean_end else schedule.first, abs=1e-12)
+    assert float(times[-1]) == pytest.approx(0.0 if schedule.clean_end else schedule.t_min, abs=1e-12)
     assert len(times) == 16 if schedule is VP else len(times) <= 16
 
 
 def test_uniform_grid_has_the_node_that_the_specification_names():
-    assert float(VP.grid(15, "uniform")[-2]) == pytest.approx(0.0676, abs=1e-4)
+    assert float(VP.grid(15, "time_uniform")[-2]) == pytest.approx(0.0676, abs=1e-4)
 
 
 def test_cosine_alpha_bar_golden_values():
     """cos^2 of the share, normalised; the last steps are held back by the largest beta of 0.999."""
-    schedule = CosineSteps(100)
+    schedule = CosineBetaSchedule(100)
     f = lambda k: math.cos((k / 100 + 0.008) / 1.008 * math.pi / 2) ** 2  # noqa: E731
     for k in (1, 50, 99):
         alpha, _ = schedule.alpha_sigma(torch.tensor(k / 100, dtype=torch.float64))
@@ -71,8 +73,8 @@ def test_cosine_alpha_bar_golden_values():
 
 
 def test_trained_times_are_exactly_the_steps():
-    schedule = CosineSteps(10)
-    times = schedule.draw(torch.linspace(0, 1 - 1e-6, 1000))
+    schedule = CosineBetaSchedule(10)
+    times = schedule.sample_t(torch.linspace(0, 1 - 1e-6, 1000))
     assert torch.equal((times * 10).round().unique(), torch.arange(1.0, 11.0))
     assert torch.equal(schedule.index(times), (times * 10).round().long() - 1)
 
@@ -80,11 +82,11 @@ def test_trained_times_are_exactly_the_steps():
 @pytest.mark.parametrize(
     "bad",
     [
-        lambda: VPSchedule(beta_first=0.0),
-        lambda: VPSchedule(first=1.0),
-        lambda: CosineSteps(1),
-        lambda: LinearSteps(10, 0.5, 0.1),
-        lambda: CosineSteps(10).grid(11, "uniform"),
+        lambda: VPSchedule(beta_min=0.0),
+        lambda: VPSchedule(t_min=1.0),
+        lambda: CosineBetaSchedule(1),
+        lambda: LinearBetaSchedule(10, 0.5, 0.1),
+        lambda: CosineBetaSchedule(10).grid(11, "time_uniform"),
     ],
 )
 def test_nonsense_is_refused(bad):

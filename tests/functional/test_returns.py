@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import returns
-from rl_lightning.functional.advantage_estimators import GAE, Discounted, LambdaReturn, NStep, ReturnComputer
+from rl_lightning.functional.advantage_estimators import (
+    GAE,
+    AdvantageEstimator,
+    DiscountedReturn,
+    LambdaReturn,
+    NStepReturn,
+)
 
 GAMMA = 0.9
 
@@ -63,7 +69,7 @@ def test_lambda_return_is_the_weighted_mean_of_n_step_returns(seed, steps, lam):
 def test_n_step_walks_n_rewards_but_not_past_an_end(seed, steps, n):
     made = rollout(seed, steps)
     reward, _, next_value, terminated, done, _ = made
-    ours = returns.n_step(made, n)
+    ours = returns.n_step_return(made, n)
     torch.testing.assert_close(ours, n_step_by_definition(reward, next_value, terminated, done, GAMMA, n))
 
 
@@ -143,20 +149,20 @@ def test_lambda_return_is_differentiable_in_reward_and_value():
     )
 
 
-@pytest.mark.parametrize("recipe", [GAE(0.9), LambdaReturn(0.9), NStep(3), Discounted()])
-def test_recipes_give_target_minus_value(recipe: ReturnComputer):
+@pytest.mark.parametrize("recipe", [GAE(0.9), LambdaReturn(0.9), NStepReturn(3), DiscountedReturn()])
+def test_recipes_give_target_minus_value(recipe: AdvantageEstimator):
     advantage, target = recipe(*rollout(0, 7))
     torch.testing.assert_close(advantage, target - rollout(0, 7).value)
 
 
 def test_extremes_of_the_recipes_agree():
     arguments = rollout(1, 7)
-    torch.testing.assert_close(GAE(1.0)(*arguments), Discounted()(*arguments))
-    torch.testing.assert_close(GAE(0.0)(*arguments), NStep(1)(*arguments))
-    torch.testing.assert_close(NStep(7)(*arguments), LambdaReturn(1.0)(*arguments))
+    torch.testing.assert_close(GAE(1.0)(*arguments), DiscountedReturn()(*arguments))
+    torch.testing.assert_close(GAE(0.0)(*arguments), NStepReturn(1)(*arguments))
+    torch.testing.assert_close(NStepReturn(7)(*arguments), LambdaReturn(1.0)(*arguments))
 
 
-@pytest.mark.parametrize("make", [lambda: GAE(1.5), lambda: LambdaReturn(-0.1), lambda: NStep(0)])
+@pytest.mark.parametrize("make", [lambda: GAE(1.5), lambda: LambdaReturn(-0.1), lambda: NStepReturn(0)])
 def test_impossible_recipes_are_refused(make):
     with pytest.raises(ConfigError, match="must"):
         make()

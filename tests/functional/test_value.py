@@ -67,11 +67,11 @@ def test_explained_variance():
 def test_polyak_moves_by_exactly_its_rate():
     slow = [torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.full((2, 2), 4.0))]
     fast = [torch.nn.Parameter(torch.ones(3)), torch.nn.Parameter(torch.zeros(2, 2))]
-    value.polyak_(slow, fast, 0.25)
+    value.polyak_update(slow, fast, 0.25)
     assert slow[0].tolist() == [0.25] * 3
     assert slow[1].flatten().tolist() == [3.0] * 4
     assert fast[0].tolist() == [1.0] * 3
-    value.polyak_(slow, fast, 1.0)
+    value.polyak_update(slow, fast, 1.0)
     assert all(torch.equal(a, b) for a, b in zip(slow, fast, strict=True))
 
 
@@ -101,17 +101,17 @@ def test_the_minimiser_of_the_expectile_loss_is_the_expectile(level):
 
 
 def test_advantage_weights_are_exponential_up_to_their_limit():
-    weight = value.advantage_weight(torch.tensor([-1.0, 0.0, 0.5, 2.0, 1e6]), 3.0, 100.0)
+    weight = value.exp_advantage_weight(torch.tensor([-1.0, 0.0, 0.5, 2.0, 1e6]), 3.0, 100.0)
     expected = [math.exp(-3), 1.0, math.exp(1.5), 100.0, 100.0]
     assert weight.tolist() == pytest.approx(expected, rel=1e-5)
-    assert value.advantage_weight(torch.randn(5), 0.0, 100.0).tolist() == [1.0] * 5
+    assert value.exp_advantage_weight(torch.randn(5), 0.0, 100.0).tolist() == [1.0] * 5
 
 
 def test_soft_clipped_q_lies_between_the_critics():
     q = torch.tensor([[1.0, 5.0], [3.0, 1.0]])
-    assert value.soft_clipped_q(q, 0.75).tolist() == pytest.approx([1.5, 2.0])
-    assert value.soft_clipped_q(q, 1.0).tolist() == q.amin(0).tolist()
-    assert value.soft_clipped_q(q, 0.0).tolist() == q.amax(0).tolist()
+    assert value.soft_clipped_double_q(q, 0.75).tolist() == pytest.approx([1.5, 2.0])
+    assert value.soft_clipped_double_q(q, 1.0).tolist() == q.amin(0).tolist()
+    assert value.soft_clipped_double_q(q, 0.0).tolist() == q.amax(0).tolist()
 
 
 def test_inverse_scale_has_no_gradient_and_survives_zeros():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from rl_lightning.kernels.activations import mish, rare_dropout, sim_norm
+from rl_lightning.kernels.activations import mish, sim_norm, sparse_dropout
 
 
 def both(ours, theirs, x):
@@ -55,7 +55,7 @@ def test_other_precisions_keep_torch_s_own():
 def test_rare_dropout_hits_each_number_with_its_chance_alone():
     """Over many draws: the share, the spread of a binomial, no number preferred, and the mean kept."""
     torch.manual_seed(0)
-    drawn = torch.stack([rare_dropout(torch.ones(50, 40), 0.02) for _ in range(1000)])
+    drawn = torch.stack([sparse_dropout(torch.ones(50, 40), 0.02) for _ in range(1000)])
     hit = drawn == 0
     assert drawn.unique().tolist() == pytest.approx([0.0, 1 / 0.98])
     count = hit.flatten(1).sum(1).double()
@@ -63,8 +63,8 @@ def test_rare_dropout_hits_each_number_with_its_chance_alone():
     assert count.var() == pytest.approx(2000 * 0.02 * 0.98, rel=0.2)
     each = hit.double().mean(0)
     assert each.std() == pytest.approx((0.02 * 0.98 / 1000) ** 0.5, rel=0.1) and each.max() < 0.05
-    assert torch.equal(rare_dropout(drawn[0], 0.0), drawn[0])
+    assert torch.equal(sparse_dropout(drawn[0], 0.0), drawn[0])
     x = torch.ones(1000, requires_grad=True)
-    out = rare_dropout(x, 0.05)
+    out = sparse_dropout(x, 0.05)
     out.sum().backward()
     assert torch.equal(x.grad, out.detach())

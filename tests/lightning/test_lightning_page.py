@@ -21,7 +21,7 @@ def test_the_page_runs_as_shown(tmp_path, monkeypatch, capsys):
         exec(compile(block, str(page), "exec"), names)
     said = [line for line in capsys.readouterr().out.splitlines() if re.match(r"\d", line)]
     assert said[0].startswith("2 ") and "2.0" in said
-    assert names["data"].schedule.update > 0
+    assert names["data"].clock.update > 0
 
 
 def test_the_table_of_callbacks_names_all_that_are_refused():

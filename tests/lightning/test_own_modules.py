@@ -103,13 +103,15 @@ def test_a_rule_of_ones_own():
 @pytest.mark.parametrize("name", NAMES)
 def test_loggers_have_every_metric_at_the_runs_clock(name, tmp_path):
     trainer = fit(name, max_epochs=3, logger=[CSVLogger(tmp_path, "csv"), TensorBoardLogger(tmp_path, "tb")])
-    clock = trainer.datamodule.schedule
+    clock = trainer.datamodule.clock
     with open(next(tmp_path.glob("csv/*/metrics.csv"))) as file:
         rows = list(csv.DictReader(file))
     evaluated = [row for row in rows if row.get("eval/return")]
     assert len(evaluated) == 3 and int(float(evaluated[-1]["step"])) == clock.now
     assert all(
-        int(float(row["step"])) == int(float(row[clock.clock])) for row in rows if row.get(clock.clock)
+        int(float(row["step"])) == int(float(row[clock.clock_name]))
+        for row in rows
+        if row.get(clock.clock_name)
     )
     assert any(row.get("time/updates_per_s") for row in rows)
 
@@ -130,7 +132,7 @@ def test_wandb_has_every_metric_at_the_runs_clock(tmp_path, monkeypatch):
     rows = history(tmp_path)
     evaluated = [row for row in rows if "eval/return" in row]
     assert [(row["trainer/global_step"], row["env_step"]) for row in evaluated] == [(32, 32), (64, 64)]
-    assert evaluated[-1]["update"] == trainer.global_step and trainer.datamodule.schedule.now == 64
+    assert evaluated[-1]["update"] == trainer.global_step and trainer.datamodule.clock.now == 64
     assert evaluated[-1]["eval/return"] == pytest.approx(float(trainer.callback_metrics["eval/return"]))
     trained = [row for row in rows if "train/loss" in row]
     assert trained and all(row["trainer/global_step"] == row["env_step"] for row in trained)

@@ -122,7 +122,7 @@ def test_metrics_reach_callbacks(name, tmp_path):
 
 REFUSED = [
     (StochasticWeightAveraging(1e-3), "StochasticWeightAveraging"),
-    (GradientAccumulationScheduler({0: 2}), "Guard"),
+    (GradientAccumulationScheduler({0: 2}), "NonFiniteGuard"),
     (BatchSizeFinder(), "batch_size"),
     (LearningRateFinder(), "LearningRateFinder"),
     (ModelCheckpoint(train_time_interval=__import__("datetime").timedelta(minutes=1)), "train_time_interval"),
@@ -138,7 +138,7 @@ def test_what_cannot_work_is_refused_by_name(callback, said):
 
 ARGUMENTS = [
     ({"gradient_clip_val": 1.0}, "max_grad_norm=1.0"),
-    ({"accumulate_grad_batches": 4}, r"Guard\(accumulate=4\)"),
+    ({"accumulate_grad_batches": 4}, r"NonFiniteGuard\(accumulate_grad_batches=4\)"),
     ({"overfit_batches": 2}, "limit_train_batches"),
     ({"val_check_interval": 0.5}, "eval_every"),
     ({"val_check_interval": 10}, "eval_every"),

@@ -23,9 +23,7 @@ def steps(folder: Path, pattern: str = "*.ckpt") -> list[int]:
 def same(one, two) -> None:
     left, right = one.lightning_module.state_dict(), two.lightning_module.state_dict()
     assert left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
-    clocks = [
-        (t.global_step, t.datamodule.schedule.env_step, t.datamodule.schedule.update) for t in (one, two)
-    ]
+    clocks = [(t.global_step, t.datamodule.clock.env_step, t.datamodule.clock.update) for t in (one, two)]
     assert clocks[0] == clocks[1]
     values = [{k: v for k, v in t.callback_metrics.items() if k.startswith("eval/")} for t in (one, two)]
     assert values[0] == values[1] and values[0]
@@ -68,7 +66,7 @@ def test_a_file_of_lightnings_loads_and_goes_on_at_its_clocks(name, tmp_path):
     assert all(torch.equal(stored[key], value) for key, value in model.state_dict().items())
     with pytest.warns(UserWarning, match="not exact"):
         again = fit(name, max_steps=20, ckpt_path=path)
-    assert again.global_step == again.datamodule.schedule.update == 20
+    assert again.global_step == again.datamodule.clock.update == 20
     assert again.current_epoch == first.current_epoch
 
 
@@ -79,14 +77,14 @@ def test_evaluations_fall_on_the_same_clocks_after_a_resume_from_any_file(name, 
             self.at = []
 
         def on_validation_end(self, trainer, pl_module):
-            self.at.append(trainer.datamodule.schedule.now)
+            self.at.append(trainer.datamodule.clock.now)
 
     every = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=8, save_top_k=-1)
     straight = Seen()
     fit(name, max_steps=70, callbacks=[straight, every], **EXACT)
     for path in sorted(tmp_path.glob("*.ckpt")):
-        now = torch.load(path, weights_only=True)[type(PARTS[name].data()).__name__]["schedule"]
-        at = now["env_step"] if PARTS[name].data().clock == "env_step" else now["update"]
+        now = torch.load(path, weights_only=True)[type(PARTS[name].data()).__name__]["clock"]
+        at = now["env_step"] if PARTS[name].data().clock_name == "env_step" else now["update"]
         again = Seen()
         fit(name, max_steps=70, callbacks=[again], ckpt_path=path, num_sanity_val_steps=0)
         due = [clock for clock in straight.at if clock > at or (clock == at and now["evaluated_at"] != at)]
@@ -105,7 +103,7 @@ def test_our_checkpoint_resumes_exactly(name, stop, tmp_path):
 
 def test_a_stop_inside_a_gather_is_exact(tmp_path):
     """Eight updates after every sixteen steps, stopped after the third of them."""
-    data = {"train_every": 16, "update_ratio": 0.5}
+    data = {"train_every": 16, "utd_ratio": 0.5}
     straight = fit("dqn", data=data, max_steps=40, callbacks=[RunCheckpoint(str(tmp_path / "a"))], **EXACT)
     fit("dqn", data=data, max_steps=11, callbacks=[RunCheckpoint(str(tmp_path / "b"), save_every=1)], **EXACT)
     again = fit(

@@ -24,7 +24,7 @@ if __name__ == "__main__":
     model = part.model(data.spec)
     trainer = Trainer(**QUIET, devices=2, strategy="ddp", max_epochs=2)
     trainer.fit(model, datamodule=data)
-    kept = dict(weights=model.state_dict(), step=trainer.global_step, env_step=data.schedule.env_step,
+    kept = dict(weights=model.state_dict(), step=trainer.global_step, env_step=data.clock.env_step,
                 eval={{k: float(v) for k, v in trainer.callback_metrics.items() if not k.startswith("time/")}})
     torch.save(kept, f"{{out}}/{{trainer.global_rank}}.pt")
 """

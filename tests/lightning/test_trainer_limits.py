@@ -17,7 +17,7 @@ class Clocks(Callback):
 
     def on_validation_end(self, trainer, pl_module):
         if not trainer.sanity_checking:
-            clock = trainer.datamodule.schedule
+            clock = trainer.datamodule.clock
             self.evaluations.append((clock.env_step, clock.update))
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
@@ -32,9 +32,9 @@ class Clocks(Callback):
 def test_max_epochs_is_a_number_of_evaluations(name):
     clocks = Clocks()
     trainer = fit(name, max_epochs=3, callbacks=[clocks])
-    clock = trainer.datamodule.schedule
+    clock = trainer.datamodule.clock
     assert trainer.current_epoch == 3 and clocks.epochs == 3 and len(clocks.evaluations) == 3
-    axis = clock.clock == "update"
+    axis = clock.clock_name == "update"
     assert [pair[axis] // 32 for pair in clocks.evaluations] == [1, 2, 3]
     assert trainer.global_step == clock.update > 0
 
@@ -43,12 +43,12 @@ def test_max_epochs_is_a_number_of_evaluations(name):
 @pytest.mark.parametrize("steps", [7, 40])
 def test_max_steps_is_a_number_of_updates(name, steps):
     trainer = fit(name, max_steps=steps)
-    assert trainer.global_step == trainer.datamodule.schedule.update == steps
+    assert trainer.global_step == trainer.datamodule.clock.update == steps
 
 
 def test_max_steps_cuts_a_gather_and_a_block_of_turns():
     """DQN with 8 updates after every 16 steps, and with one after each: blocks of 8 and 16 end where they must."""
-    many = {"train_every": 16, "update_ratio": 0.5}
+    many = {"train_every": 16, "utd_ratio": 0.5}
     assert fit("dqn", data=many, max_steps=13).global_step == 13
     assert fit("dqn", max_steps=13).global_step == 13
 
@@ -120,7 +120,7 @@ def test_the_sanity_check_is_cheap_and_leaves_no_trace(name):
 
 def test_a_budget_of_env_steps_ends_a_fit_of_its_own():
     trainer = fit("sac", data={"env_steps": 50}, max_epochs=-1)
-    assert trainer.datamodule.schedule.env_step == 50
+    assert trainer.datamodule.clock.env_step == 50
 
 
 def test_two_trainers_in_turn_and_one_twice():
@@ -132,10 +132,10 @@ def test_two_trainers_in_turn_and_one_twice():
     other = PARTS["dqn"].data()
     second = Trainer(**QUIET, max_epochs=1)
     second.fit(model, datamodule=other)  # another DataModule of the same spec
-    assert second.global_step == other.schedule.update == first.global_step
+    assert second.global_step == other.clock.update == first.global_step
     third = Trainer(**QUIET, max_epochs=1)
     third.fit(model, datamodule=data)  # a new Trainer begins anew
-    assert third.global_step == data.schedule.update == first.global_step
+    assert third.global_step == data.clock.update == first.global_step
     third.fit_loop.max_epochs = 2
     third.fit(model, datamodule=data)  # the same one goes on
-    assert third.current_epoch == 2 and third.global_step == data.schedule.update > first.global_step
+    assert third.current_epoch == 2 and third.global_step == data.clock.update > first.global_step

@@ -46,7 +46,7 @@ def test_a_timer_stops_a_fit(interval):
     trainer = fit("dqn", max_epochs=-1, callbacks=[timer])
     assert trainer.should_stop and timer.time_remaining("train") <= 0
     assert 0.3 <= timer.time_elapsed("train") < 10 and trainer.global_step > 0
-    clock = trainer.datamodule.schedule
+    clock = trainer.datamodule.clock
     assert trainer.global_step == clock.update and (interval == "step" or clock.env_step % 32 == 0)
 
 
@@ -212,7 +212,7 @@ class BrokenActor(SAC):
     """The same in an algorithm whose networks have gradients of their own."""
 
     def __init__(self, spec):
-        super().__init__(spec, network=SMALL, critic_hidden=[16])
+        super().__init__(spec, network=SMALL, critic_hidden_dims=[16])
 
     def _actor_loss(self, batch):
         loss, entropy = super()._actor_loss(batch)

@@ -58,28 +58,28 @@ def offline(**kwargs: Any) -> Any:
 def sequences(**kwargs: Any) -> Any:
     settings = {
         "batch_size": 2,
-        "length": 4,
+        "sequence_length": 4,
         "buffer": SequenceReplay(500),
-        "prefill": 16,
+        "learning_starts": 16,
         "train_ratio": 4.0,
     }
     return SequenceData(LAKE, **{**settings, "eval_every": 32, "eval_episodes": 2, **kwargs})
 
 
 def dreamer(spec: Any, **kwargs: Any) -> Any:
-    return Dreamer(spec, world=world(3), actor=ActorHead([16], OneHot()), horizon=3, **kwargs)
+    return Dreamer(spec, world_model=world(3), actor=ActorHead([16], OneHot()), horizon=3, **kwargs)
 
 
 PARTS = {
     "ppo": Part(on_policy, lambda spec, **k: PPO(spec, network=SMALL, minibatch_size=16, **k), 16, 0),
     "sac": Part(
         lambda **k: online(TARGET, **k),
-        lambda spec, **k: SAC(spec, network=SMALL, critic_hidden=[16], **k),
+        lambda spec, **k: SAC(spec, network=SMALL, critic_hidden_dims=[16], **k),
         1,
         16,
     ),
     "dqn": Part(lambda **k: online(LAKE, **k), lambda spec, **k: DQN(spec, network=SMALL, **k), 1, 16),
-    "iql": Part(offline, lambda spec, **k: IQL(spec, hidden=[16], **k), 1, 0),
+    "iql": Part(offline, lambda spec, **k: IQL(spec, hidden_dims=[16], **k), 1, 0),
     "dreamer": Part(sequences, dreamer, 2, 16),
 }
 

@@ -19,7 +19,7 @@ STAGE = {
     "model": {"class_path": "BC"},
     "data": {"class_path": "OfflineData", "init_args": {"dataset": "rows.npz", "batch_size": 8}},
     "run": {"updates": 4, "eval_every": 2},
-    "log": {"tensorboard": False, "wandb": True, "mode": "offline", "every": 1},
+    "log": {"tensorboard": False, "wandb": True, "wandb_mode": "offline", "every": 1},
     "threads": 1,
 }
 

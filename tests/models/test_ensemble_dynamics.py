@@ -46,7 +46,7 @@ def test_nll_by_hand():
 
 
 def test_weights_start_as_a_normal_by_fan_in_and_biases_at_zero():
-    model = EnsembleDynamics(97, 3, hidden=[200, 200])
+    model = EnsembleDynamics(97, 3, hidden_dims=[200, 200])
     for layer, fan_in in zip(model.layers, (100, 200, 200), strict=True):
         assert layer.weight.std().item() == pytest.approx(0.5 / math.sqrt(fan_in), rel=0.05)
         assert not layer.bias.any()
@@ -177,8 +177,8 @@ def test_saved_and_rebuilt_it_is_the_same_with_its_elites():
 
 
 def test_elites_cannot_outnumber_members():
-    with pytest.raises(ConfigError, match=r"elites is 5.*members \(3\)"):
-        EnsembleDynamics(OBS, ACT, members=3)
+    with pytest.raises(ConfigError, match=r"num_elites is 5.*ensemble_size \(3\)"):
+        EnsembleDynamics(OBS, ACT, ensemble_size=3)
 
 
 def test_squared_errors_by_hand():

@@ -5,9 +5,14 @@ import pytest
 import torch
 from contracts.families.dreamer import CONV, world
 
-from rl_lightning.models.rssm.open_loop import Foresight, foresee, open_loop_report, reward_calibration
+from rl_lightning.models.rssm.open_loop import (
+    OpenLoopRollout,
+    open_loop_report,
+    open_loop_rollout_latent,
+    reward_calibration,
+)
 from rl_lightning.models.rssm.rssm import LatentState
-from rl_lightning.rollout.open_loop_images import inside_episodes, show, video_frames
+from rl_lightning.rollout.open_loop_images import inside_episodes, save_open_loop_images, video_frames
 from rl_lightning.types import EnvSpec, Sequences
 
 SPEC = EnvSpec("fake", (2,), action_kind="discrete", action_sizes=(3,))
@@ -35,19 +40,19 @@ def test_the_actions_between_the_rows_are_taken(monkeypatch):
         taken.append(action)
         return LatentState(state.deter, state.stoch)
 
-    monkeypatch.setattr(model.rssm, "dream", dream)
-    found = foresee(model, rows, context=3)
+    monkeypatch.setattr(model.rssm, "img_step", dream)
+    found = open_loop_rollout_latent(model, rows, context=3)
     assert torch.equal(torch.stack(taken, 1).argmax(-1), rows.action[:, 2:-1])
     assert found.dreamed.shape == (3, 5, 2) and found.reconstructed.shape == (3, 8, 2)
     assert torch.equal(found.reward, rows.reward[:, 3:])
     assert found.same_episode.tolist() == [[True] * 3 + [False] * 2, [True] * 5, [True] * 5]
 
 
-def perfect(error: float = 0.0) -> Foresight:
+def perfect(error: float = 0.0) -> OpenLoopRollout:
     true = torch.randn(4, 18, 2)
     reward = torch.rand(4, 15)
     same = torch.ones(4, 15, dtype=torch.bool)
-    return Foresight(3, true, true, true[:, 3:] + error, reward, reward, same, 0.7)
+    return OpenLoopRollout(3, true, true, true[:, 3:] + error, reward, reward, same, 0.7)
 
 
 def test_errors_are_shares_of_the_variance():
@@ -70,13 +75,13 @@ def test_calibration_by_hand():
 
 
 def test_pictures_and_the_video_are_written(tmp_path):
-    assert [path.name for path in show(perfect(), tmp_path)] == ["dream.png"]
+    assert [path.name for path in save_open_loop_images(perfect(), tmp_path)] == ["dream.png"]
     model = world(3, **CONV).build(SPEC._replace(obs_shape=(1, 8, 8), obs_dtype="uint8"), 0.9)
-    found = foresee(model, batch(shape=(1, 8, 8)), context=3)
+    found = open_loop_rollout_latent(model, batch(shape=(1, 8, 8)), context=3)
     frames = video_frames(found)
     assert len(frames) == 8 and frames[0].shape == (4 * 8, 3 * 8, 3) and frames[0].dtype == np.uint8
     assert (frames[0][:8, :8, 0] == batch(shape=(1, 8, 8)).obs[0, 0, 0].numpy()).all()
-    assert [path.name for path in show(found, tmp_path)] == ["dream.png", "open-loop.mp4"]
+    assert [path.name for path in save_open_loop_images(found, tmp_path)] == ["dream.png", "open-loop.mp4"]
     assert (tmp_path / "videos/open-loop.mp4").stat().st_size > 0
 
 

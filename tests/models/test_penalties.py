@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 @pytest.fixture(scope="module")
 def density() -> CalibratedDensity:
     """A standard normal: an untrained flow is the identity."""
-    made = CalibratedDensity(RealNVP(hidden=[8]).spec(), 2, 1)
+    made = CalibratedDensity(RealNVP(hidden_dims=[8]).spec(), 2, 1)
     made.calibrate(torch.randn(20_000, 3, generator=torch.Generator().manual_seed(0)))
     return made
 
@@ -43,7 +43,7 @@ def steps(*distances: float) -> tuple[torch.Tensor, torch.Tensor, Outcome]:
 @pytest.mark.parametrize("cls", BY_DENSITY)
 @pytest.mark.parametrize("scale", ["std", "nats"])
 def test_weight_grows_with_the_distance_and_marks_rows_outside(cls, scale, density):
-    penalty = cls("nowhere", percentile=5.0, scale=scale)
+    penalty = cls("nowhere", percentile=5.0, score_unit=scale)
     penalty.use(density)
     penalty.setup()  # what is there already is not loaded again
     weight, below = penalty(*steps(0.0, 1.0, 3.0, 3.5, 10.0, 1e5))
@@ -63,12 +63,12 @@ def test_units_slope_and_cap(density):
         penalty.use(density)
         return penalty(*batch)[0].item()
 
-    assert weight(LinearPenalty, scale="nats", cap=99.0) == pytest.approx(short)
+    assert weight(LinearPenalty, score_unit="nats", cap=99.0) == pytest.approx(short)
     assert weight(LinearPenalty, cap=99.0) == pytest.approx(short / density.std.item(), rel=1e-5)
-    assert weight(LinearPenalty, scale="nats", slope=0.5, cap=99.0) == pytest.approx(short / 2)
+    assert weight(LinearPenalty, score_unit="nats", slope=0.5, cap=99.0) == pytest.approx(short / 2)
     assert weight(LinearPenalty, cap=0.25) == 0.25
     tanh = torch.tensor(0.1 * short).tanh().item()
-    assert weight(TanhPenalty, scale="nats", slope=0.1) == pytest.approx(tanh)
+    assert weight(TanhPenalty, score_unit="nats", slope=0.1) == pytest.approx(tanh)
 
 
 def test_no_penalty_is_free():
@@ -93,8 +93,8 @@ def test_errors_come_before_the_first_step(density, tmp_path):
     with pytest.raises(ConfigError, match="slope and cap"):
         TanhPenalty("x", slope=0.0)
     with pytest.raises(ConfigError, match="std or nats"):
-        TanhPenalty("x", scale="bits")
+        TanhPenalty("x", score_unit="bits")
     with pytest.raises(ConfigError, match="never calibrated"):
-        TanhPenalty("x").use(CalibratedDensity(RealNVP(hidden=[8]).spec(), 2, 1))
+        TanhPenalty("x").use(CalibratedDensity(RealNVP(hidden_dims=[8]).spec(), 2, 1))
     with pytest.raises(RLError):
         TanhPenalty(str(tmp_path)).setup()

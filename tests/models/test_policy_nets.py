@@ -7,11 +7,11 @@ import torch
 from safetensors.torch import save_file
 
 from rl_lightning.algorithms import SAC
-from rl_lightning.artifacts import load_provided
+from rl_lightning.artifacts import load_exported
 from rl_lightning.models.policies import (
     CategoricalPolicy,
     DeterministicPolicy,
-    ObsScale,
+    ObsNormalizer,
     SquashedGaussianPolicy,
     TanhGaussianPolicy,
 )
@@ -24,19 +24,19 @@ OBS = torch.randn(32, 3, generator=torch.Generator().manual_seed(0))
 def made(kind, **options):
     torch.manual_seed(0)
     net = kind(3, 2, [16], **options)
-    if isinstance(net.norm, ObsScale):
+    if isinstance(net.norm, ObsNormalizer):
         net.norm.fit(5 + OBS)
     return net
 
 
 @pytest.mark.parametrize("normalize_obs", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_product_holds_all_that_acting_needs(kind, normalize_obs, tmp_path):
+def test_a_artifact_holds_all_that_acting_needs(kind, normalize_obs, tmp_path):
     net = made(kind, normalize_obs=normalize_obs, activation="silu", layer_norm=True)
     save_file({f"policy.{k}": v for k, v in net.state_dict().items()}, tmp_path / "weights.safetensors")
-    about = {"provides": {"policy": net.provided("policy.")._asdict()}}
-    (tmp_path / "product.json").write_text(json.dumps(about))
-    loaded = load_provided(tmp_path, "policy")
+    about = {"exports": {"policy": net.exported("policy.")._asdict()}}
+    (tmp_path / "artifact.json").write_text(json.dumps(about))
+    loaded = load_exported(tmp_path, "policy")
     assert torch.equal(loaded.greedy(OBS), net.greedy(OBS))
     draws = [each.sample(OBS, torch.Generator().manual_seed(4)) for each in (loaded, net)]
     assert torch.equal(*draws)

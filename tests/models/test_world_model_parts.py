@@ -8,7 +8,7 @@ from rl_lightning.models.world_models.controller import Controller
 from rl_lightning.models.world_models.episode_store import Recording
 from rl_lightning.models.world_models.image_vae import ImageVAE, check_frames
 from rl_lightning.models.world_models.mdn_rnn_net import LOG_STD_MAX, LOG_STD_MIN, MDNRNNNet
-from rl_lightning.models.world_models.vision_memory import DreamWorld, heard
+from rl_lightning.models.world_models.vision_memory import VisionMemoryModel, action_input
 from rl_lightning.types import EnvSpec
 
 CAR = EnvSpec("car", (3, 64, 64), "uint8", "continuous", (3,))
@@ -21,7 +21,7 @@ def count(module: torch.nn.Module) -> int:
 
 def test_the_paper_s_sizes():
     assert count(ImageVAE()) == 4_348_547
-    assert count(MDNRNNNet(reward_head=False, terminated_head=False)) == 422_368
+    assert count(MDNRNNNet(predict_reward=False, predict_termination=False)) == 422_368
     assert Controller(32 + 256, CAR).size == 867
     one = EnvSpec("doom", (3, 64, 64), "uint8", "continuous", (1,))
     assert Controller(64 + 2 * 512, one).size == 1_088 + 1, "the paper's 1,088 have no bias"
@@ -70,7 +70,7 @@ def test_widths_of_the_mixture_are_bounded():
 
 
 def test_heads_can_be_left_out():
-    net = MDNRNNNet(4, 2, 8, 3, reward_head=False, terminated_head=True)
+    net = MDNRNNNet(4, 2, 8, 3, predict_reward=False, predict_termination=True)
     guess = net.predict(torch.zeros(2, 8))
     assert guess.reward is None and guess.terminated.shape == (2,)
 
@@ -91,12 +91,14 @@ def test_a_population_acts_as_its_members_do(spec, hidden):
             assert torch.allclose(together[0], torch.tanh(features[0] @ weight + bias), atol=1e-5)
     else:
         assert (together.sum(-1) == 1).all() and set(together.unique().tolist()) <= {0.0, 1.0}
-        assert torch.equal(control.for_env(together), together.argmax(-1))
-        assert torch.equal(heard(control.for_env(together), spec), together)
+        assert torch.equal(control.to_env_action(together), together.argmax(-1))
+        assert torch.equal(action_input(control.to_env_action(together), spec), together)
 
 
 def test_what_a_controller_sees():
-    world = DreamWorld({"channels": 1, "latent": 4, "depth": 2}, {"latent": 4, "action_dim": 3, "hidden": 5})
+    world = VisionMemoryModel(
+        {"channels": 1, "latent_dim": 4, "depth": 2}, {"latent_dim": 4, "action_dim": 3, "hidden_dim": 5}
+    )
     code, carry = torch.ones(2, 4), (torch.full((2, 5), 2.0), torch.full((2, 5), 3.0))
     assert world.features(code, carry, False)[0].tolist() == [1.0] * 4 + [2.0] * 5
     assert world.features(code, carry, True)[0].tolist() == [1.0] * 4 + [2.0] * 5 + [3.0] * 5
@@ -104,7 +106,7 @@ def test_what_a_controller_sees():
 
 
 def test_a_recording_travels_as_weights():
-    rows = Recording.of(DODGE)
+    rows = Recording.from_spec(DODGE)
     frames = torch.arange(5, dtype=torch.uint8).reshape(5, 1, 1, 1).expand(5, 1, 64, 64).numpy()
     first = torch.tensor([1, 0, 0, 1, 0], dtype=torch.bool)
     flags = {"terminated": ~first, "truncated": ~first, "is_first": first}
@@ -112,7 +114,7 @@ def test_a_recording_travels_as_weights():
         {"obs": frames, "action": torch.arange(5).numpy(), "reward": torch.ones(5).numpy()}
         | {name: flag.numpy() for name, flag in flags.items()}
     )
-    part = rows.provided("")
+    part = rows.exported("")
     again = Recording(**part.init_args)
     again.load_state_dict(rows.state_dict())
     assert len(again) == 5 and again.episodes == 2

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.recipe_specs import read_recipe, written
+from rl_lightning.models.recipe_specs import recipe_from_spec, recipe_spec
 from rl_lightning.nn.denoisers.guide_net import GuideNet
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser, MLPDenoiser, ResidualDenoiser
 from rl_lightning.nn.denoisers.sequence_denoisers import TransformerDenoiser, UNetDenoiser
@@ -51,7 +51,7 @@ def test_time_and_condition_matter_and_every_parameter_learns(event, recipe):
 
 @pytest.mark.parametrize(("event", "recipe"), SHAPES, ids=lambda v: type(v).__name__)
 def test_recipes_are_written_down_and_read_again(event, recipe):
-    again = read_recipe(written(recipe), Denoiser, "denoiser")
+    again = recipe_from_spec(recipe_spec(recipe), Denoiser, "denoiser")
     assert type(again) is type(recipe) and vars(again) == vars(recipe)
 
 
@@ -92,11 +92,11 @@ def test_a_guide_of_one_layer_has_a_gradient_too():
     [
         lambda: ResidualDenoiser([0]),
         lambda: MLPDenoiser(activation="nope"),
-        lambda: UNetDenoiser(kernel=4),
-        lambda: UNetDenoiser([8], groups=3),
-        lambda: UNetDenoiser([8, 8, 8], groups=8).build((6, 2), 3),
+        lambda: UNetDenoiser(kernel_size=4),
+        lambda: UNetDenoiser([8], num_groups=3),
+        lambda: UNetDenoiser([8, 8, 8], num_groups=8).build((6, 2), 3),
         lambda: UNetDenoiser().build((2,), 3),
-        lambda: TransformerDenoiser(width=10, heads=4),
+        lambda: TransformerDenoiser(embed_dim=10, num_heads=4),
     ],
 )
 def test_nonsense_is_refused(bad):

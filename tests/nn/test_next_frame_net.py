@@ -12,19 +12,26 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.kernels.malloc import keep_pages
+from rl_lightning.kernels.malloc import set_malloc_thresholds
 from rl_lightning.models.frames.frame_world import NextFramePredictor
-from rl_lightning.nn.frames.frame_parts import Doubling, MeanAttention, make_norm, timing_signal
+from rl_lightning.nn.frames.frame_parts import MeanAttention, UpsampleConv, make_norm, timing_signal
 from rl_lightning.nn.frames.latent_bits import to_bits, to_symbols, training_bits
 from rl_lightning.optim import Adafactor
 from rl_lightning.types import EnvSpec
 
-SMALL = {"width": 8, "levels": 2, "doublings": 1, "latent_filters": (8, 8), "latent_width": 8, "bits": 16}
+SMALL = {
+    "base_channels": 8,
+    "compress_steps": 2,
+    "filter_double_steps": 1,
+    "latent_filters": (8, 8),
+    "latent_state_size": 8,
+    "bottleneck_bits": 16,
+}
 
 
 def spec(channels: int = 1, height: int = 12, width: int = 10, frames: int = 4, actions: int = 3) -> EnvSpec:
     shape = (frames * channels, height, width)
-    return EnvSpec("rl/Catch-v0", shape, "uint8", "discrete", (), (actions,), frames=frames)
+    return EnvSpec("rl/Catch-v0", shape, "uint8", "discrete", (), (actions,), num_stack=frames)
 
 
 def small(**more):
@@ -38,7 +45,7 @@ def stacks(count: int = 3, colors: int = 5) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def parity():
     with torch.device("meta"):
-        recipe = NextFramePredictor(colors=0, norm="instance", reward_head="spatial")
+        recipe = NextFramePredictor(colors=0, norm="instance", reward_net="spatial")
         return recipe.build(spec(3, 105, 80))
 
 
@@ -71,7 +78,9 @@ def test_arithmetic_of_the_original(parity):
 @pytest.mark.parametrize("timing", [True, False])
 def test_without_timing_a_thing_is_foretold_alike_wherever_it_is(timing):
     torch.manual_seed(0)
-    recipe = NextFramePredictor(**{"colors": 5, **SMALL, "bits": 0, "dropout": 0.0, "timing": timing})
+    recipe = NextFramePredictor(
+        **{"colors": 5, **SMALL, "bottleneck_bits": 0, "dropout": 0.0, "timing_signal": timing}
+    )
     world = recipe.build(spec(height=64, width=64)).eval()
     here = torch.zeros(1, 4, 64, 64, dtype=torch.uint8)
     here[:, :, 28:30, 28:30] = 3
@@ -132,13 +141,13 @@ def test_bits_go_from_soft_to_hard():
 
 def test_imagination_repeats_itself_without_dropout_and_by_its_generator():
     torch.manual_seed(0)
-    world = small(reward_head="spatial", ends=True).eval()
-    world.certain.fill_(1.0)
+    world = small(reward_net="spatial", predict_termination=True).eval()
+    world.latent_anneal.fill_(1.0)
     stack, action = stacks(), torch.tensor([0, 1, 2])
     draws = [torch.Generator().manual_seed(seed) for seed in (1, 1, 2)]
     one, same, other = (world.features(stack, action, generator=g) for g in draws)
     assert torch.equal(one.fin, same.fin) and not torch.equal(one.fin, other.fin)
-    told = world.foretell(stack, action, None, None, draws[0])
+    told = world.predict_step(stack, action, None, None, draws[0])
     assert told.frame.dtype == torch.uint8 and told.frame.shape == (3, 1, 12, 10)
     assert set(told.reward.tolist()) <= {-1.0, 0.0, 1.0} and told.terminated.dtype == torch.bool
 
@@ -147,7 +156,7 @@ def test_bits_stay_out_until_they_are_learned():
     world = small().eval()
     draws = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
     one, other = (world.features(stacks(), torch.tensor([0, 1, 2]), generator=g) for g in draws)
-    assert world.certain == 0 and one.fin.shape == other.fin.shape
+    assert world.latent_anneal == 0 and one.fin.shape == other.fin.shape
     stack = stacks()
     one, other = (world.features(stack, torch.tensor([0, 1, 2]), generator=g) for g in draws)
     assert torch.equal(one.fin, other.fin)
@@ -155,7 +164,7 @@ def test_bits_stay_out_until_they_are_learned():
 
 def test_latent_is_used_for_a_sample_or_not_at_all():
     torch.manual_seed(0)
-    world = small(dropout=0.0, middle_dropout=0.0, norm="layer").train()
+    world = small(dropout=0.0, residual_dropout=0.0, norm="layer").train()
     stack, action, target = stacks(64), torch.zeros(64, dtype=torch.long), stacks(64)[:, :1]
     without = world.features(stack, action, None, target, 0.0).mid
     used = (world.features(stack, action, None, target, 1.0).mid != without).flatten(1)
@@ -165,13 +174,13 @@ def test_latent_is_used_for_a_sample_or_not_at_all():
 
 def test_memory_is_filled_from_the_past_and_empty_before_an_episode():
     torch.manual_seed(0)
-    world = small(state_size=3).eval()
+    world = small(recurrent_state_size=3).eval()
     past = torch.stack([stacks(), stacks()], 1)
     actions = torch.zeros(3, 2, dtype=torch.long)
-    none = world.recall(past, actions, torch.zeros(3, 2, dtype=torch.bool))
+    none = world.warm_up_state(past, actions, torch.zeros(3, 2, dtype=torch.bool))
     assert none.shape == (3, 3, 12, 10) and not none.any()
-    last = world.recall(past, actions, torch.tensor([[False, True]] * 3))
-    both = world.recall(past, actions, torch.ones(3, 2, dtype=torch.bool))
+    last = world.warm_up_state(past, actions, torch.tensor([[False, True]] * 3))
+    both = world.warm_up_state(past, actions, torch.ones(3, 2, dtype=torch.bool))
     assert last.any() and not torch.equal(last, both)
     with torch.no_grad():
         step = world.next_state(None, world.features(past[:, 1], actions[:, 1]))
@@ -186,13 +195,13 @@ def test_memory_is_filled_from_the_past_and_empty_before_an_episode():
 def test_any_size_comes_back(height, width, levels, norm):
     world = NextFramePredictor(
         colors=3,
-        width=4,
-        levels=levels,
-        doublings=1,
-        bits=8,
+        base_channels=4,
+        compress_steps=levels,
+        filter_double_steps=1,
+        bottleneck_bits=8,
         latent_filters=(4, 4),
         norm=norm,
-        reward_head="spatial",
+        reward_net="spatial",
     )
     if norm == "instance" and max(height, width) >> levels == 1:
         with pytest.raises(ConfigError, match="more than one pixel"):
@@ -208,11 +217,11 @@ def test_any_size_comes_back(height, width, levels, norm):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"levels": 4}, "at most 3 fit"),
-        ({"bits": 12}, "multiple of 8"),
+        ({"compress_steps": 4}, "at most 3 fit"),
+        ({"bottleneck_bits": 12}, "multiple of 8"),
         ({"norm": "batch"}, "layer or instance"),
-        ({"reward_head": "big"}, "spatial, mean or none"),
-        ({"width": 0}, "at least 1"),
+        ({"reward_net": "big"}, "spatial, mean or none"),
+        ({"base_channels": 0}, "at least 1"),
         ({"colors": 300}, "at most 256"),
     ],
 )
@@ -223,11 +232,11 @@ def test_senseless_sizes_are_refused(given, told):
 
 def test_world_of_another_game_is_refused():
     world = small()
-    world.fits(spec(), "here")
+    world.check_compatible(spec(), "here")
     with pytest.raises(ConfigError, match="a world of rl/Catch-v0; this run plays ALE/Pong-v5"):
-        world.fits(spec()._replace(env_id="ALE/Pong-v5"), "here")
+        world.check_compatible(spec()._replace(env_id="ALE/Pong-v5"), "here")
     with pytest.raises(ConfigError, match="3 actions"):
-        world.fits(spec(actions=4), "here")
+        world.check_compatible(spec(actions=4), "here")
 
 
 def reference_adafactor(params, grads_of, steps):
@@ -320,7 +329,7 @@ def test_norm_over_space_is_the_same_without_gradients(size, affine):
 @pytest.mark.parametrize("odd", [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_doubling_by_quarters_is_the_transposed_convolution(odd):
     torch.manual_seed(0)
-    layer, x = Doubling(5, 3, odd), torch.randn(2, 5, 4, 6)
+    layer, x = UpsampleConv(5, 3, odd), torch.randn(2, 5, 4, 6)
     expected = layer(x)
     layer.prepare()
     with torch.no_grad():
@@ -330,4 +339,4 @@ def test_doubling_by_quarters_is_the_transposed_convolution(odd):
 
 
 def test_pages_are_kept_where_the_system_can():
-    assert keep_pages() == sys.platform.startswith("linux")
+    assert set_malloc_thresholds() == sys.platform.startswith("linux")

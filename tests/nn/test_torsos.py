@@ -13,14 +13,17 @@ TORSOS: dict[str, tuple[Network, tuple[int, ...]]] = {
     "mlp": (MLP([16, 8]), VECTOR),
     "mlp-norm": (MLP([16], "silu", layer_norm=True, init="default"), (2, 3)),
     "mlp-empty": (MLP([]), VECTOR),
-    "small-cnn": (SmallCNN(hidden=8), IMAGE),
-    "cnn-flat": (CNN([4], [3], [2], hidden=0), IMAGE),
+    "small-cnn": (SmallCNN(hidden_dim=8), IMAGE),
+    "cnn-flat": (CNN([4], [3], [2], hidden_dim=0), IMAGE),
     "gru": (RNN("gru", 7), VECTOR),
-    "lstm": (RNN("lstm", 7, before=MLP([6], "relu")), VECTOR),
-    "gru-cnn": (RNN("gru", 7, before=SmallCNN(hidden=8)), IMAGE),
-    "transformer": (WindowTransformer(window=4, dim=8, heads=2, layers=2), VECTOR),
-    "transformer-two": (WindowTransformer(window=2, dim=8, heads=1, layers=1), VECTOR),
-    "transformer-cnn": (WindowTransformer(window=3, dim=8, before=SmallCNN(hidden=8)), IMAGE),
+    "lstm": (RNN("lstm", 7, obs_encoder=MLP([6], "relu")), VECTOR),
+    "gru-cnn": (RNN("gru", 7, obs_encoder=SmallCNN(hidden_dim=8)), IMAGE),
+    "transformer": (WindowTransformer(context_length=4, embed_dim=8, num_heads=2, num_layers=2), VECTOR),
+    "transformer-two": (WindowTransformer(context_length=2, embed_dim=8, num_heads=1, num_layers=1), VECTOR),
+    "transformer-cnn": (
+        WindowTransformer(context_length=3, embed_dim=8, obs_encoder=SmallCNN(hidden_dim=8)),
+        IMAGE,
+    ),
 }
 MEMORY = [name for name, (recipe, _) in TORSOS.items() if isinstance(recipe, RNN | WindowTransformer)]
 
@@ -137,8 +140,8 @@ def test_build_makes_a_fresh_torso_each_time():
 def test_sizes():
     assert NatureCNN().build((4, 84, 84)).out_dim == 512
     assert sum(p.numel() for p in NatureCNN().build((4, 84, 84)).parameters()) == 1_684_128
-    assert CNN([8], [8], [4], hidden=0).build((3, 84, 84)).out_dim == 8 * 20 * 20
-    assert RNN(hidden=9).build((3,)).out_dim == 9
+    assert CNN([8], [8], [4], hidden_dim=0).build((3, 84, 84)).out_dim == 8 * 20 * 20
+    assert RNN(hidden_dim=9).build((3,)).out_dim == 9
 
 
 def test_orthogonal_rows_have_the_gain_as_length():
@@ -159,12 +162,12 @@ def test_every_activation_builds(name):
         (lambda: MLP(init="zeros"), "'zeros'.*default, orthogonal"),
         (lambda: MLP([64, 0]), "positive"),
         (lambda: RNN(cell="ltsm"), "'ltsm'.*gru, lstm"),
-        (lambda: RNN(before=RNN()).build((3,)), "without memory"),
+        (lambda: RNN(obs_encoder=RNN()).build((3,)), "without memory"),
         (lambda: CNN([8, 8], [3], [1, 1]), "2, 1 and 2"),
         (lambda: NatureCNN().build((3, 10, 10)), r"convolution 2.*kernel 4.*1x1.*SmallCNN"),
         (lambda: NatureCNN().build((8,)), "use MLP"),
-        (lambda: WindowTransformer(window=1), "at least 2"),
-        (lambda: WindowTransformer(dim=10, heads=4), "divide"),
+        (lambda: WindowTransformer(context_length=1), "at least 2"),
+        (lambda: WindowTransformer(embed_dim=10, num_heads=4), "divide"),
     ],
 )
 def test_impossible_recipes_say_what_is_wrong(build, words):

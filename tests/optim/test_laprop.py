@@ -17,20 +17,20 @@ def stepped(recipe: LaProp, start: list[float], grads: list[list[float]], lr: fl
 
 
 def test_two_steps_by_hand():
-    plain = LaProp(betas=(0.5, 0.0), clip=None, warmup=0)
+    plain = LaProp(betas=(0.5, 0.0), agc=None, warmup_steps=0)
     # with beta2 = 0 each gradient becomes its sign; their debiased mean: 1, then (0.5 * 0.5 * 1 + 0.5 * -1) / 0.75
     assert stepped(plain, [1.0], [[4.0]], 0.1).item() == pytest.approx(0.9)
     assert stepped(plain, [1.0], [[4.0], [-9.0]], 0.1).item() == pytest.approx(0.9 + 0.1 / 3)
 
 
 def test_the_rate_rises():
-    warm = LaProp(betas=(0.0, 0.0), clip=None, warmup=4)
+    warm = LaProp(betas=(0.0, 0.0), agc=None, warmup_steps=4)
     assert stepped(warm, [0.0], [[1.0]] * 5, 1.0).item() == pytest.approx(-(0.25 + 0.5 + 0.75 + 1.0 + 1.0))
 
 
 def test_clipping_is_a_share_of_the_weights_own_norm():
     """One huge gradient after a thousand small ones moves no more than its clipped size allows."""
-    recipe = LaProp(clip=0.3)
+    recipe = LaProp(agc=0.3)
     weight = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
     optimizer = recipe.build([weight], 1e-3)
     weight.grad = torch.tensor([300.0, 400.0])
@@ -45,10 +45,10 @@ def test_clipping_is_a_share_of_the_weights_own_norm():
 def test_it_minimises_and_resumes_exactly():
     torch.manual_seed(0)
     weight = torch.nn.Parameter(torch.randn(5))
-    optimizer = LaProp(warmup=10).build([weight], 0.05)
+    optimizer = LaProp(warmup_steps=10).build([weight], 0.05)
     for turn in range(300):
         if turn == 150:
-            state, optimizer = optimizer.state_dict(), LaProp(warmup=10).build([weight], 0.05)
+            state, optimizer = optimizer.state_dict(), LaProp(warmup_steps=10).build([weight], 0.05)
             optimizer.load_state_dict(state)
         optimizer.zero_grad()
         weight.square().sum().backward()
@@ -58,4 +58,4 @@ def test_it_minimises_and_resumes_exactly():
 
 def test_senseless_numbers_are_refused():
     with pytest.raises(ConfigError, match="LaProp"):
-        LaProp(clip=0.0)
+        LaProp(agc=0.0)

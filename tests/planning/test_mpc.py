@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 import torch
-from contracts.artifacts import FOLDER, dynamics_product, policy_product, target_file
+from contracts.artifacts import FOLDER, dynamics_artifact, policy_artifact, target_file
 from contracts.cases import BY_NAME
 from contracts.harness import bare
 
 from rl_lightning.algorithms import EnsembleMPC
 from rl_lightning.datamodules.offline_data import OfflineData
-from rl_lightning.envs.termination import NeverEnds, Termination
+from rl_lightning.envs.termination import NoTermination, Termination
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.dynamics.ensemble_dynamics import ModelStep
 from rl_lightning.planning.mpc import ensemble_score, explores
 from rl_lightning.planning.planners import CEM, MPPI
-from rl_lightning.rollout.video import beside, record_episode
+from rl_lightning.rollout.video import record_episode, side_by_side
 from rl_lightning.types import EnvSpec
 
 SPEC = EnvSpec("x", (1,), action_shape=(1,))
-PLANNER = MPPI(horizon=3, samples=64, elites=8, iterations=4, policy_samples=0)
+PLANNER = MPPI(horizon=3, num_samples=64, num_elites=8, iterations=4, num_pi_trajs=0)
 
 
 class Line:
@@ -36,13 +36,13 @@ class Line:
 
 
 class Beyond(Termination):
-    def ends(self, next_obs):
+    def is_terminal(self, next_obs):
         return next_obs[..., 0] > 0.9
 
 
 def scored(actions, obs=0.5, doubt=0.0, termination=None, gamma=0.9):
     draw = torch.Generator().manual_seed(0)
-    score = ensemble_score(Line(), torch.tensor([[obs]]), termination or NeverEnds(), gamma, draw, doubt)
+    score = ensemble_score(Line(), torch.tensor([[obs]]), termination or NoTermination(), gamma, draw, doubt)
     return score(torch.tensor(actions).reshape(1, 1, -1, 1)).item()
 
 
@@ -54,10 +54,10 @@ def test_scores_by_hand():
 
 
 @pytest.mark.parametrize(
-    "planner", [PLANNER, CEM(horizon=3, candidates=64, elites=8, iterations=4, min_std=0.02)]
+    "planner", [PLANNER, CEM(horizon=3, num_samples=64, num_elites=8, iterations=4, min_std=0.02)]
 )
 def test_the_best_action_through_the_model_is_taken(planner):
-    agent = EnsembleMPC(SPEC, "nowhere", planner=planner, termination=NeverEnds())
+    agent = EnsembleMPC(SPEC, "nowhere", planner=planner, termination=NoTermination())
     agent.__dict__["dynamics"] = Line()
     obs = torch.tensor([[0.3], [-0.4]])
     action, carry = agent.act(obs, agent.initial_carry(2), None)
@@ -68,20 +68,25 @@ def test_the_best_action_through_the_model_is_taken(planner):
 
 def test_an_ensemble_and_a_proposing_policy_from_products():
     dynamics, policy = (
-        dynamics_product(FOLDER / "proposed-dynamics"),
-        policy_product(FOLDER / "proposed-policy"),
+        dynamics_artifact(FOLDER / "proposed-dynamics"),
+        policy_artifact(FOLDER / "proposed-policy"),
     )
     data = OfflineData(target_file(FOLDER / "mpc.npz"))
-    planner = MPPI(horizon=2, samples=12, elites=4, iterations=2, policy_samples=3)
+    planner = MPPI(horizon=2, num_samples=12, num_elites=4, iterations=2, num_pi_trajs=3)
     agent = EnsembleMPC(
-        data.spec._replace(env_id="x"), dynamics, policy, planner, doubt=0.5, termination=NeverEnds()
+        data.spec._replace(env_id="x"),
+        dynamics,
+        policy,
+        planner,
+        uncertainty_penalty=0.5,
+        termination=NoTermination(),
     )
     agent.setup("fit")
     action, _ = agent.act(torch.zeros(3, 1), agent.initial_carry(3), torch.Generator().manual_seed(0))
     assert action.shape == (3, 1) and action.abs().max() <= 1.0
     assert not list(agent.parameters()) and agent.update(None) == {}
     other = EnsembleMPC(
-        EnvSpec("y", (4,), action_shape=(1,)), dynamics, planner=PLANNER, termination=NeverEnds()
+        EnvSpec("y", (4,), action_shape=(1,)), dynamics, planner=PLANNER, termination=NoTermination()
     )
     with pytest.raises(ConfigError, match="dynamics of 1 observations"):
         other.setup("fit")
@@ -89,9 +94,9 @@ def test_an_ensemble_and_a_proposing_policy_from_products():
 
 def test_what_cannot_be_planned_is_refused():
     with pytest.raises(ConfigError, match=r"needs policy"):
-        EnsembleMPC(SPEC, "x", planner=MPPI(), termination=NeverEnds())
+        EnsembleMPC(SPEC, "x", planner=MPPI(), termination=NoTermination())
     with pytest.raises(ConfigError, match="not be negative"):
-        EnsembleMPC(SPEC, "x", doubt=-1.0, termination=NeverEnds())
+        EnsembleMPC(SPEC, "x", uncertainty_penalty=-1.0, termination=NoTermination())
     with pytest.raises(ConfigError, match="continuous actions"):
         EnsembleMPC(EnvSpec("x", (1,), action_kind="discrete", action_sizes=(2,)), "x")
 
@@ -110,7 +115,7 @@ def test_the_film_shows_game_reconstruction_and_dream():
 
 def test_pictures_of_other_sizes_are_laid_beside_each_other():
     big, small = np.zeros((8, 8, 3), np.uint8), np.full((4, 6, 3), 9, np.uint8)
-    joined = beside([big, small], gap=2)
+    joined = side_by_side([big, small], gap=2)
     assert joined.shape == (8, 8 + 2 + 12, 3)
     assert (joined[:, 8:10] == 255).all() and (joined[:, 10:] == 9).all()
 

@@ -6,11 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.planning.planners import CEM, MPPI, Draws, candidates, elite, shifted
+from rl_lightning.planning.planners import CEM, MPPI, PlannerNoise, candidates, elite, shifted
 
 PLANNERS = [
-    CEM(horizon=4, candidates=200, elites=20, iterations=12, min_std=0.01),
-    MPPI(horizon=4, samples=256, elites=32, iterations=20, temperature=5.0, min_std=0.05, policy_samples=0),
+    CEM(horizon=4, num_samples=200, num_elites=20, iterations=12, min_std=0.01),
+    MPPI(
+        horizon=4,
+        num_samples=256,
+        num_elites=32,
+        iterations=20,
+        temperature=5.0,
+        min_std=0.05,
+        num_pi_trajs=0,
+    ),
 ]
 named = pytest.mark.parametrize("planner", PLANNERS, ids=lambda p: type(p).__name__)
 
@@ -84,7 +92,7 @@ def test_envs_planned_together_are_planned_alone(planner, explore):
     draws = planner.draw(mean, generator(3), proposed=6)
     together = planner.search(towards(target), mean, draws, explore, proposals)
     for n in range(5):
-        own = Draws(*(field[n : n + 1] for field in draws))
+        own = PlannerNoise(*(field[n : n + 1] for field in draws))
         alone = planner.search(
             towards(target[n : n + 1]), mean[n : n + 1], own, explore, proposals[n : n + 1]
         )
@@ -95,7 +103,7 @@ def test_envs_planned_together_are_planned_alone(planner, explore):
 def test_one_step_of_mppi_by_hand():
     """Three fixed candidates, two elites: weights exp(T * (V - max V)), their mean and spread, then one of them."""
     planner = MPPI(
-        horizon=1, samples=3, elites=2, iterations=1, temperature=0.5, min_std=0.01, policy_samples=0
+        horizon=1, num_samples=3, num_elites=2, iterations=1, temperature=0.5, min_std=0.01, num_pi_trajs=0
     )
     noise = torch.tensor([0.5, -0.5, 0.1]).reshape(1, 1, 3, 1, 1) / 2.0  # times max_std 2: the candidates
     value = {0.5: 4.0, -0.5: 2.0, 0.1: -9.0}
@@ -104,7 +112,7 @@ def test_one_step_of_mppi_by_hand():
         return torch.tensor([[value[round(a, 3)] for a in actions.flatten().tolist()]])
 
     pick = torch.tensor([[1.0, 1e-6]])  # the second elite's clock rings at once
-    draws = Draws(noise, pick, torch.zeros(1, 1))
+    draws = PlannerNoise(noise, pick, torch.zeros(1, 1))
     plan = planner.search(score, torch.zeros(1, 1, 1), draws, explore=False)
     weights = torch.softmax(torch.tensor([0.0, 0.5 * (2.0 - 4.0)]), 0)
     mean = weights[0] * 0.5 - weights[1] * 0.5
@@ -116,7 +124,7 @@ def test_one_step_of_mppi_by_hand():
 
 
 def test_elites_are_drawn_by_their_weight():
-    planner = MPPI(horizon=1, samples=2, elites=2, iterations=1, temperature=1.0, policy_samples=1)
+    planner = MPPI(horizon=1, num_samples=2, num_elites=2, iterations=1, temperature=1.0, num_pi_trajs=1)
     envs = 4000
     mean = torch.zeros(envs, 1, 1)
     proposals = torch.ones(envs, 1, 1, 1)
@@ -138,7 +146,7 @@ def test_exploring_adds_the_width_as_noise_and_stays_in_bounds():
 
 
 def test_a_cem_action_explores_by_its_own_noise_only():
-    loud = CEM(horizon=4, candidates=50, elites=5, iterations=3, noise=0.3)
+    loud = CEM(horizon=4, num_samples=50, num_elites=5, iterations=3, exploration_noise=0.3)
     mean = torch.zeros(2, 4, 2)
     draws = loud.draw(mean, generator(0))
     target = goals(envs=2) * 0.1
@@ -147,14 +155,16 @@ def test_a_cem_action_explores_by_its_own_noise_only():
 
 
 def test_a_better_proposal_wins():
-    planner = MPPI(horizon=4, samples=20, elites=2, iterations=1, temperature=50.0, policy_samples=1)
+    planner = MPPI(horizon=4, num_samples=20, num_elites=2, iterations=1, temperature=50.0, num_pi_trajs=1)
     target = torch.full((1, 4, 2), 0.77)
     plan = planner.plan(towards(target), torch.zeros(1, 4, 2), None, target[:, None])
     assert torch.allclose(plan.action, target[:, 0])
 
 
 def test_momentum_keeps_a_share_of_the_last_mean():
-    half = MPPI(horizon=1, samples=4, elites=4, iterations=1, temperature=0.0, momentum=0.5, policy_samples=0)
+    half = MPPI(
+        horizon=1, num_samples=4, num_elites=4, iterations=1, temperature=0.0, momentum=0.5, num_pi_trajs=0
+    )
     mean = torch.full((1, 1, 1), 0.4)
     draws = half.draw(mean, generator())
     actions = candidates(mean, torch.full_like(mean, 2.0), draws.noise[:, 0], None)
@@ -197,9 +207,9 @@ def test_elites_are_the_best_in_order(envs, count, keep):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: CEM(elites=20, candidates=10), "only 10 candidates"),
+        (lambda: CEM(num_elites=20, num_samples=10), "only 10 candidates"),
         (lambda: CEM(horizon=0), "horizon is 0"),
-        (lambda: MPPI(policy_samples=512), "below samples"),
+        (lambda: MPPI(num_pi_trajs=512), "below num_samples"),
         (lambda: MPPI(min_std=3.0), "min_std <= max_std"),
         (lambda: MPPI(iterations=0), "iterations is 0"),
     ],

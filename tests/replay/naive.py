@@ -30,7 +30,7 @@ def vector_spec(**fields) -> EnvSpec:
 
 
 def pixel_spec(frames: int, **fields) -> EnvSpec:
-    base = {"action_kind": "discrete", "action_sizes": (3,), "frames": frames}
+    base = {"action_kind": "discrete", "action_sizes": (3,), "num_stack": frames}
     return EnvSpec("fake", (2 * frames, 2, 3), "uint8", **{**base, **fields})  # frames of two channels
 
 
@@ -51,7 +51,7 @@ class Player:
     def _frame(self, n: int) -> np.ndarray:
         if not self.spec.is_pixels:
             return self.rng.random(self.spec.obs_shape).astype(np.float32)
-        shape = (self.spec.obs_shape[0] // self.spec.frames, *self.spec.obs_shape[1:])
+        shape = (self.spec.obs_shape[0] // self.spec.num_stack, *self.spec.obs_shape[1:])
         return self.rng.integers(0, 256, shape).astype(np.uint8)
 
     def _mask(self) -> np.ndarray:
@@ -63,8 +63,8 @@ class Player:
         """What stacking in the env shows: the last frames of the episode, its first one repeated before it."""
         if not self.spec.is_pixels:
             return self.frames[n][-1]
-        padded = [self.frames[n][0]] * self.spec.frames + self.frames[n]
-        return np.concatenate(padded[-self.spec.frames :])
+        padded = [self.frames[n][0]] * self.spec.num_stack + self.frames[n]
+        return np.concatenate(padded[-self.spec.num_stack :])
 
     def play(self, steps: int) -> Steps:
         n, spec = self.num_envs, self.spec

@@ -57,7 +57,7 @@ def drawable(player: Player, env: int, buffer: FrameBuffer) -> set[float]:
     """Rows whose frames are all in the ring: the stack, the observation itself and the next one."""
     newest = player.slots[env] - 1
     oldest = max(0, player.slots[env] - buffer.length)
-    frames = player.spec.frames
+    frames = player.spec.num_stack
 
     def whole(row: Row) -> bool:
         return row.slot - min(row.age, frames - 1) >= oldest and row.slot < newest

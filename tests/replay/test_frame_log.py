@@ -20,7 +20,7 @@ FRAMES = 3
 
 
 def spec(height: int = 1) -> EnvSpec:
-    return EnvSpec("rl/Catch-v0", (FRAMES, height, 1), "uint8", "discrete", (), (4,), frames=FRAMES)
+    return EnvSpec("rl/Catch-v0", (FRAMES, height, 1), "uint8", "discrete", (), (4,), num_stack=FRAMES)
 
 
 class Player:
@@ -173,7 +173,7 @@ def test_colours_that_frames_hold():
 def test_a_step_turns_where_something_rare_leaves_its_course():
     """A dot flies right, stays a step, flies on, and is gone; in the next episode another one flies down."""
     one = [(0, 0), (0, 2), (0, 4), (0, 4), (0, 6), None, None]
-    log = FrameLog(EnvSpec("rl/Test-v0", (2, 8, 8), "uint8", "discrete", (), (2,), frames=2))
+    log = FrameLog(EnvSpec("rl/Test-v0", (2, 8, 8), "uint8", "discrete", (), (2,), num_stack=2))
     paths = [one, [(0, 0), (2, 0), (4, 0), (5, 0)]]
     count = sum(len(path) for path in paths)
     log._reserve(count)
@@ -186,15 +186,15 @@ def test_a_step_turns_where_something_rare_leaves_its_course():
             log.column("acted")[row] = t + 1 < len(path)
             row += 1
     rare = torch.zeros(256, dtype=torch.bool)
-    assert not log.turns(rare).any()
+    assert not log.direction_changes(rare).any()
     rare[9] = True
-    assert log.turns(rare).nonzero()[:, 0].tolist() == [2, 3], (
+    assert log.direction_changes(rare).nonzero()[:, 0].tolist() == [2, 3], (
         "a pixel less is no turn, nor is what cannot be seen"
     )
 
 
 def test_a_hundred_thousand_steps_fit_a_gigabyte():
-    atari = EnvSpec("ALE/Freeway-v5", (4, 105, 80), "uint8", "discrete", (), (3,), frames=4)
+    atari = EnvSpec("ALE/Freeway-v5", (4, 105, 80), "uint8", "discrete", (), (3,), num_stack=4)
     assert FrameLog(atari, 102_400).nbytes() < 1e9  # zeros that are never touched cost no memory here
 
 
@@ -219,7 +219,7 @@ def synthetic(counts):
 def drawn(sampler, reward, count=100_000, progress=0.0, beside=None):
     nothing = torch.zeros_like(reward, dtype=torch.bool)
     earlier, later = beside or (nothing, nothing)
-    draw = reward_samplers.GroupDraw(sampler, torch.arange(len(reward)), reward, earlier, later)
+    draw = reward_samplers.GroupSampler(sampler, torch.arange(len(reward)), reward, earlier, later)
     return draw(count, progress, torch.Generator().manual_seed(1))
 
 
@@ -263,9 +263,9 @@ def log_of(rewards, lengths):
 
 def groups(log, **options):
     rows = (log.walk(0.99).run > 0).nonzero()[:, 0]
-    earlier, later = log.neighbours()
+    earlier, later = log.neighbors()
     reward = log.tensor("reward")[rows]
-    draw = reward_samplers.GroupDraw(
+    draw = reward_samplers.GroupSampler(
         reward_samplers.MBARCSampler(**options), rows, reward, earlier[rows], later[rows]
     )
     return [group.tolist() for group in draw.groups], draw
@@ -307,12 +307,14 @@ def test_mbarc_without_any_reward_draws_what_there_is():
 
 def test_split_of_rewards_by_their_counts():
     reward = synthetic((100, 9600, 300))
-    rows = drawn(reward_samplers.MBARCSampler((0.5, 0.0, 0.5), on_power=1.0), reward)
+    rows = drawn(reward_samplers.MBARCSampler((0.5, 0.0, 0.5), sign_power=1.0), reward)
     found = [int((reward[rows] == sign).sum()) for sign in (-1, 0, 1)]
     assert agrees(found, [0.125, 0.5, 0.375])
 
 
-@pytest.mark.parametrize("given", [{"near_side": "before"}, {"shares": (0, 0, 0)}, {"shares": (-1, 1, 1)}])
+@pytest.mark.parametrize(
+    "given", [{"near_side": "before"}, {"mbarc_dist": (0, 0, 0)}, {"mbarc_dist": (-1, 1, 1)}]
+)
 def test_senseless_shares_are_refused(given):
     with pytest.raises(ConfigError, match="sampler"):
         reward_samplers.MBARCSampler(**given)
@@ -322,7 +324,7 @@ def test_senseless_shares_are_refused(given):
 def test_collecting_teaches_nothing_and_repeats(name, tmp_path):
     case, run = BY_NAME[name], RunConfig(env_steps=64)
     first, second = (fit(case, run, seed=3, folder=tmp_path / name) for name in "ab")
-    assert metrics(tmp_path / "a") == metrics(tmp_path / "b") and first.data.schedule.update == 0
+    assert metrics(tmp_path / "a") == metrics(tmp_path / "b") and first.data.clock.update == 0
     assert (first.data.log.column("frame") == second.data.log.column("frame")).all()
     before = case.model(first.data.spec)
     assert weights(before).keys() == weights(first.model).keys()

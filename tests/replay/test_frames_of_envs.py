@@ -7,14 +7,16 @@ import torch
 
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.wrappers.transforms import AtariPreset, Stack
+from rl_lightning.envs.wrappers.transforms import AtariPreprocessing, FrameStack
 from rl_lightning.replay.frames.frame_buffer import FrameBuffer
 from rl_lightning.rollout.collect import Collector
 
-FRAMES = EnvConfig("tests/Frames-v0", {"length": 7, "jitter": 5}, transforms=[Stack(3)])
-CUT = EnvConfig("tests/Frames-v0", {"length": 7, "jitter": 5, "truncate": True}, transforms=[Stack(3)])
-LIMIT = EnvConfig("tests/Frames-v0", {"length": 9, "jitter": 5}, max_episode_steps=6, transforms=[Stack(2)])
-BREAKOUT = EnvConfig("ALE/Breakout-v5", transforms=[AtariPreset(size=36)])
+FRAMES = EnvConfig("tests/Frames-v0", {"length": 7, "jitter": 5}, transforms=[FrameStack(3)])
+CUT = EnvConfig("tests/Frames-v0", {"length": 7, "jitter": 5, "truncate": True}, transforms=[FrameStack(3)])
+LIMIT = EnvConfig(
+    "tests/Frames-v0", {"length": 9, "jitter": 5}, max_episode_steps=6, transforms=[FrameStack(2)]
+)
+BREAKOUT = EnvConfig("ALE/Breakout-v5", transforms=[AtariPreprocessing(screen_size=36)])
 
 
 def same_as_played(config: EnvConfig, vectorization: str, per_env: int, turns: list[int]) -> None:

@@ -18,7 +18,7 @@ def with_a_gap(kind: str, recipe: str, capacity: int):
     player = Player(SPECS[kind], 1, seed=0, end=0.0)
     buffer = RECIPES[recipe](capacity).build(player.spec, 1)
     buffer.add(player.play(4))
-    buffer.cut(0)
+    buffer.end_episode(0)
     player.frames[0] = [player._frame(0)]
     buffer.add(player.play(4))
     return player, buffer
@@ -64,7 +64,7 @@ def test_sums_end_at_a_gap_in_what_was_saved_before_it(kind, tmp_path):
     buffer, store = Replay(20).build(player.spec, 1), SegmentStore(tmp_path)
     buffer.add(player.play(4))
     buffer.save(store)
-    buffer.cut(0)
+    buffer.end_episode(0)
     player.frames[0] = [player._frame(0)]
     buffer.add(player.play(4))
     again = Replay(20).build(player.spec, 1)
@@ -95,7 +95,7 @@ def test_rows_that_begin_within_an_episode_have_their_whole_stacks(frames, steps
     buffer = RECIPES[recipe](80).build(player.spec, 2)
     buffer.add(player.play(3))
     for env in range(2):
-        buffer.cut(env)
+        buffer.end_episode(env)
     player.play(6)  # into another buffer
     for turn in range(6 // steps + 1):
         rows = player.play(steps)
@@ -116,12 +116,12 @@ def test_windows_are_broken_off_once_and_where_no_end_was():
     buffer = SequenceReplay(8).build(player.spec, 1, 3)
     for _ in range(5):
         buffer.add(player.play(3))
-        buffer.cut(0)
+        buffer.end_episode(0)
     newest = buffer.total[0] - 1
     gaps = {row % 8 for row in range(newest - 7, newest + 1) if row % 3 == 2}
     assert set(buffer.truncated[0].nonzero()[:, 0].tolist()) == gaps
     player.end = 1.0
     while not player.rows[0][-1].terminated:
         buffer.add(player.play(1))
-    buffer.cut(0)
+    buffer.end_episode(0)
     assert not buffer.truncated[0, (buffer.total[0] - 1) % 8]

@@ -54,8 +54,8 @@ class Beside:
     def __init__(self, spec):
         self.act, self.done = random_actor(spec), {}
 
-    def __call__(self, obs, carry, explore, mask=None):
-        action, carry = self.act(obs, carry, explore, mask)
+    def __call__(self, obs, carry, generator, mask=None):
+        action, carry = self.act(obs, carry, generator, mask)
         for where, choice in zip(obs.tolist(), action.tolist(), strict=True):
             self.done[tuple(where)] = choice
         return action, carry
@@ -66,7 +66,7 @@ class Beside:
 @pytest.mark.parametrize(("length", "limit"), [(None, 7), (5, 50), (9, 6)], ids=["cut", "ends", "either"])
 def test_no_stored_row_crosses_an_episode(vectorization, recipe, length, limit):
     """Counter's observation is (episode, t), its reward t + 1; the ring is filled several times over."""
-    config = EnvConfig("rl/Counter-v0", {"length": length, "jitter": 3}, max_episode_steps=limit)
+    config = EnvConfig("rl/Counter-v0", {"episode_length": length, "jitter": 3}, max_episode_steps=limit)
     envs = make_envs(config, 3, vectorization)
     try:
         collector, act = Collector(envs, seed=5), Beside(envs.env_spec)

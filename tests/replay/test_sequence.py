@@ -106,7 +106,7 @@ def test_uniform_drawing_is_uniform(within):
     buffer = SequenceReplay(60, within_episode=within).build(spec, 2, 4)
     buffer.add(player.play(50))
     windows = buffer.all_windows()
-    drawn = buffer.drawer.draw(20_000, generator)[0]
+    drawn = buffer.window_sampler.sample(20_000, generator)[0]
     share = torch.bincount(drawn, minlength=60)[windows] / 20_000
     assert share.sum().item() == pytest.approx(1.0)
     assert (share - 1 / len(windows)).abs().max() < 4 * (1 / len(windows) / 20_000) ** 0.5
@@ -114,15 +114,15 @@ def test_uniform_drawing_is_uniform(within):
 
 def test_recent_windows_halve_with_age():
     spec, generator = vector_spec(), torch.Generator().manual_seed(1)
-    buffer = SequenceReplay(400, RecentWindows(half_life=20, share=1.0)).build(spec, 1, 2)
+    buffer = SequenceReplay(400, RecentWindows(half_life=20, recent_fraction=1.0)).build(spec, 1, 2)
     buffer.add(Player(spec, 1, 0, end=0.0).play(300))
-    back = (buffer.total[0] - 1 - buffer.drawer.draw(40_000, generator)[0]) % buffer.ring
+    back = (buffer.total[0] - 1 - buffer.window_sampler.sample(40_000, generator)[0]) % buffer.ring
     assert back.max() < 299
     near, far = (back < 20).sum().item(), ((back >= 20) & (back < 40)).sum().item()
     assert far / near == pytest.approx(0.5, abs=0.03)
-    mixed = SequenceReplay(400, RecentWindows(half_life=1, share=0.25)).build(spec, 1, 2)
+    mixed = SequenceReplay(400, RecentWindows(half_life=1, recent_fraction=0.25)).build(spec, 1, 2)
     mixed.add(Player(spec, 1, 0, end=0.0).play(300))
-    back = (mixed.total[0] - 1 - mixed.drawer.draw(40_000, generator)[0]) % mixed.ring
+    back = (mixed.total[0] - 1 - mixed.window_sampler.sample(40_000, generator)[0]) % mixed.ring
     assert (back < 10).float().mean().item() == pytest.approx(0.25 + 0.75 * 10 / 299, abs=0.02)
 
 
@@ -134,7 +134,7 @@ def test_episodes_are_drawn_alike_however_long():
     for played in (long, short):
         played.truncated[-1] = True
         buffer.add(played._replace(ends=[(len(played.obs) - 1, 0, played.last_obs[0])]))
-    drawn = buffer.drawer.draw(8000, generator)[0]
+    drawn = buffer.window_sampler.sample(8000, generator)[0]
     assert (drawn < 40).float().mean().item() == pytest.approx(0.5, abs=0.03)
     assert drawn.unique().numel() == 36 + 6
     with pytest.raises(ConfigError, match="within_episode"):
@@ -149,12 +149,14 @@ def test_prioritized_windows_follow_their_priorities():
     assert index.tolist() == list(range(2, 12))
     worth = torch.arange(1.0, 11.0)
     buffer.set_priorities(index, worth)
-    drawn, weight = buffer.drawer.draw(40_000, generator)
+    drawn, weight = buffer.window_sampler.sample(40_000, generator)
     share = torch.bincount(drawn, minlength=20)[index] / 40_000
     assert torch.allclose(share, worth / worth.sum(), atol=0.01)
     assert torch.allclose(weight * worth[drawn - 2], weight.new_tensor(1.0) * weight.max(), atol=1e-4)
     buffer.add(Player(spec, 1, 1, end=0.0).play(15))  # overwrites; stale priorities must be gone
-    assert set(buffer.drawer.draw(2000, generator)[0].tolist()) <= set(buffer.all_windows().tolist())
+    assert set(buffer.window_sampler.sample(2000, generator)[0].tolist()) <= set(
+        buffer.all_windows().tolist()
+    )
 
 
 @pytest.mark.parametrize("disk", [False, True])
@@ -162,19 +164,19 @@ def test_prioritized_windows_follow_their_priorities():
 def test_saved_and_loaded_it_goes_on_exactly(way, disk, tmp_path):
     """Segments, priorities, stored states, what is owed to the next row, and the broken-off episode."""
     spec = pixel_spec(1)
-    recipe = SequenceReplay(2 * 15, way, disk=str(tmp_path / "rows") if disk else None)
+    recipe = SequenceReplay(2 * 15, way, memmap_dir=str(tmp_path / "rows") if disk else None)
     player, store = Player(spec, 2, 5, end=0.2), SegmentStore(tmp_path / "segments")
-    buffer = recipe.build(spec, 2, 4, latent_width=3)
+    buffer = recipe.build(spec, 2, 4, latent_dim=3)
     rng = np.random.default_rng(0)
     for steps in (9, 5, 11):  # the ring is overwritten between saves
         buffer.add(player.play(steps), rng.random((steps, 2, 3)).astype(np.float32))
         state = buffer.save(store)
-    buffer.cut(1)
+    buffer.end_episode(1)
     index = buffer.all_windows()[:3]
     buffer.set_priorities(index, torch.tensor([3.0, 0.5, 7.0]))
     buffer.set_latents(index, torch.rand(3, 4, 3))
     state = buffer.save(store)
-    again, other = recipe.build(spec, 2, 4, latent_width=3), SegmentStore(tmp_path / "segments")
+    again, other = recipe.build(spec, 2, 4, latent_dim=3), SegmentStore(tmp_path / "segments")
     again.load(state, other)
     more = player.play(6)
     latents = rng.random((6, 2, 3)).astype(np.float32)
@@ -194,7 +196,7 @@ def test_saved_and_loaded_it_goes_on_exactly(way, disk, tmp_path):
 def test_stored_states_belong_to_the_row_that_follows():
     """The state after a step is what the next row arrives with; an episode's first row arrives with none."""
     spec = vector_spec()
-    buffer = SequenceReplay(40).build(spec, 1, 2, latent_width=1)
+    buffer = SequenceReplay(40).build(spec, 1, 2, latent_dim=1)
     player = Player(spec, 1, 0, end=0.3)
     mark = np.arange(1.0, 13.0, dtype=np.float32).reshape(12, 1, 1)
     for part in (slice(0, 5), slice(5, 12)):
@@ -214,7 +216,7 @@ def test_stored_states_belong_to_the_row_that_follows():
 @pytest.mark.parametrize(("length", "limit"), [(None, 7), (5, 50), (9, 6)], ids=["cut", "ends", "either"])
 def test_behind_a_real_collector(length, limit):
     """Counter's observation is (episode, t), its reward t + 1: rows of an episode count up, arrivals carry t."""
-    config = EnvConfig("rl/Counter-v0", {"length": length, "jitter": 3}, max_episode_steps=limit)
+    config = EnvConfig("rl/Counter-v0", {"episode_length": length, "jitter": 3}, max_episode_steps=limit)
     envs = make_envs(config, 3, "sync")
     try:
         collector, act = Collector(envs, seed=5), random_actor(envs.env_spec)
@@ -241,7 +243,7 @@ def test_a_restart_breaks_the_episode_off():
     spec = vector_spec()
     buffer, player = SequenceReplay(40).build(spec, 1, 3), Player(spec, 1, 0, end=0.0)
     buffer.add(player.play(5))
-    buffer.cut(0)
+    buffer.end_episode(0)
     fresh = Player(spec, 1, 1, end=0.0).play(3)
     buffer.add(fresh)
     assert buffer.truncated[0, :8].tolist() == [False] * 4 + [True] + [False] * 3
@@ -257,7 +259,7 @@ def test_memory_is_asked_first(monkeypatch, tmp_path):
     with pytest.raises(ConfigError, match="capacity"):
         SequenceReplay(10**4).build(spec, 1, 10)
     monkeypatch.setattr(psutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
-    assert SequenceReplay(1000, disk=str(tmp_path)).build(spec, 1, 10).capacity == 1000
+    assert SequenceReplay(1000, memmap_dir=str(tmp_path)).build(spec, 1, 10).capacity == 1000
     with pytest.raises(ConfigError, match="windows of 10 rows"):
         SequenceReplay(20).build(spec, 2, 10)
 
@@ -267,5 +269,5 @@ def test_short_episodes_are_told():
     buffer = SequenceReplay(100, within_episode=True).build(spec, 1, 9)
     buffer.add(Player(spec, 1, 0, end=0.9).play(40))
     assert not buffer.ready
-    with pytest.raises(DataError, match=r"smaller data\.length"):
+    with pytest.raises(DataError, match=r"smaller data\.sequence_length"):
         buffer.sample(4, torch.Generator())

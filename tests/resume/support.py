@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from rl_lightning.checkpoints.checkpoint_store import Generations
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore
 from rl_lightning.cli import main
 
-NET = {"class_path": "MLP", "init_args": {"hidden": [8]}}
+NET = {"class_path": "MLP", "init_args": {"hidden_dims": [8]}}
 PENDULUM = {"id": "Pendulum-v1", "max_episode_steps": 20}
 REPLAY = {"class_path": "Replay", "init_args": {"capacity": 200}}
 TURNS = {
@@ -25,17 +25,17 @@ TURNS = {
     "buffer": REPLAY,
     "learning_starts": 16,
     "train_every": 8,
-    "update_ratio": 0.5,
+    "utd_ratio": 0.5,
 }
 COMMON: dict[str, Any] = {"log": {"tensorboard": False, "every": 16}, "threads": 1, "seed_everything": 3}
 SAC: dict[str, Any] = {
-    "model": {"class_path": "SAC", "init_args": {"network": NET, "critic_hidden": [8]}},
+    "model": {"class_path": "SAC", "init_args": {"network": NET, "critic_hidden_dims": [8]}},
     "data": {"class_path": "OnlineData", "init_args": {"env": PENDULUM, **TURNS}},
     "run": {"env_steps": 96, "eval_every": 32, "eval_episodes": 2, "save_every": 16},
     **COMMON,
 }
 PPO: dict[str, Any] = {
-    "model": {"class_path": "PPO", "init_args": {"network": NET, "epochs": 2, "minibatch_size": 16}},
+    "model": {"class_path": "PPO", "init_args": {"network": NET, "n_epochs": 2, "minibatch_size": 16}},
     "data": {
         "class_path": "OnPolicyData",
         "init_args": {"env": {"id": "CartPole-v1"}, "num_envs": 2, "rollout_steps": 8},
@@ -120,7 +120,7 @@ def wait(pid: int, seconds: float = 60.0) -> int:
 
 def serial(run: Path) -> int:
     """Number of the newest generation; 0 if there is none."""
-    found = Generations(run / "checkpoints").found()
+    found = CheckpointStore(run / "checkpoints").checkpoints()
     return int(found[-1].name.removeprefix("last-")) if found else 0
 
 

@@ -13,7 +13,7 @@ from contracts.harness import assert_same, newest, state
 from resume.support import Rl, copy_run
 
 from rl_lightning.checkpoints.checkpoint_store import (
-    Generations,
+    CheckpointStore,
     check_plain,
     checksum,
     read_file,
@@ -58,7 +58,7 @@ DAMAGES = [
 def test_the_generation_before_is_used_and_told_of(
     name: str, damage: Callable[[Path], None], run: Path, straight: Path, rl: Rl
 ) -> None:
-    _, newer = Generations(run / "checkpoints").found()
+    _, newer = CheckpointStore(run / "checkpoints").checkpoints()
     damage(newer / name)
     done = rl("resume", "half", *TO_THE_END)
     assert done.code == 0, done.err
@@ -68,7 +68,7 @@ def test_the_generation_before_is_used_and_told_of(
 
 @pytest.mark.parametrize("name", ["model.ckpt", "rank-0.pt", "meta.json"])
 def test_without_a_whole_generation_nothing_starts(name: str, run: Path, rl: Rl) -> None:
-    for generation in Generations(run / "checkpoints").found():
+    for generation in CheckpointStore(run / "checkpoints").checkpoints():
         truncate(generation / name)
     done = rl("resume", "half", *TO_THE_END)
     assert done.code == 4 and "no checkpoint to resume from" in done.err and name in done.err
@@ -88,7 +88,7 @@ def test_a_damaged_segment_of_the_newest_generation_alone(
     damage: Callable[[Path], None], run: Path, straight: Path, rl: Rl
 ) -> None:
     """The rows of the generation before are whole: it is gone on with, and that is told."""
-    older, newer = Generations(run / "checkpoints").found()
+    older, newer = CheckpointStore(run / "checkpoints").checkpoints()
     names = [set(json.loads((folder / "meta.json").read_text())["segments"]) for folder in (older, newer)]
     alone = min(names[1] - names[0])
     damage(run / "checkpoints" / "replay" / alone)
@@ -131,7 +131,7 @@ class Hostile:
 @pytest.mark.parametrize("name", ["model.ckpt", "rank-0.pt"])
 def test_a_hostile_file_is_not_run(name: str, form: str, run: Path, rl: Rl) -> None:
     marker = run.parent / "marker"
-    for generation in Generations(run / "checkpoints").found():
+    for generation in CheckpointStore(run / "checkpoints").checkpoints():
         if form == "torch":
             torch.save({"state_dict": Hostile(marker)}, generation / name)
         else:
@@ -154,14 +154,14 @@ CLIMBS: list[tuple[str, Callable[[dict[str, Any]], None]]] = [
 def test_a_path_that_climbs_out_is_refused(
     change: Callable[[dict[str, Any]], None], run: Path, rl: Rl
 ) -> None:
-    for generation in Generations(run / "checkpoints").found():
+    for generation in CheckpointStore(run / "checkpoints").checkpoints():
         redescribe(generation, change)
     done = rl("resume", "half", *TO_THE_END)
     assert done.code == 4 and "which lies outside" in done.err
 
 
 def test_a_segment_name_that_climbs_out_is_refused(run: Path, rl: Rl) -> None:
-    for generation in Generations(run / "checkpoints").found():
+    for generation in CheckpointStore(run / "checkpoints").checkpoints():
         own = read_file(generation / "rank-0.pt")
         own["data"]["buffers"]["replay"]["segments"][0]["file"] = "../../../../x.safetensors"
         write_file(own, generation / "rank-0.pt")
@@ -192,4 +192,4 @@ def test_a_module_that_saves_such_a_thing_is_told_where(runs: Path, logs: Path, 
     )
     done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "odd")
     assert done.code == 4 and "model.ckpt.mine[0] is a PosixPath" in done.err
-    assert not Generations(logs / "odd" / "checkpoints").found()
+    assert not CheckpointStore(logs / "odd" / "checkpoints").checkpoints()

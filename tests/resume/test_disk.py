@@ -13,7 +13,7 @@ import torch
 from contracts.harness import assert_same, newest, state
 from resume.support import SAC, Rl, write
 
-from rl_lightning.checkpoints.checkpoint_store import Generations, verify
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, verify
 from rl_lightning.errors import DivergedError
 
 
@@ -38,7 +38,7 @@ def test_full_at_the_start(runs: Path, logs: Path, rl: Rl, monkeypatch: pytest.M
     done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "full")
     assert done.code == 4 and "0.0 MB free, a checkpoint needs 1.0 MB" in done.err
     assert (
-        not Generations(logs / "full" / "checkpoints").found()
+        not CheckpointStore(logs / "full" / "checkpoints").checkpoints()
         and not (logs / "full" / "metrics.csv").exists()
     )
 
@@ -49,7 +49,7 @@ def test_a_disk_too_small_for_the_first_checkpoint(
     """A little more than 1 MB is free: enough to begin, too little for the weights. The disk's own word is told."""
     monkeypatch.setenv("RL_LOGS", str(small))
     (small / "ballast").write_bytes(bytes(900_000))
-    wide = ["--model.network", "MLP", "--model.network.hidden", "[1000,1000]"]
+    wide = ["--model.network", "MLP", "--model.network.hidden_dims", "[1000,1000]"]
     done = rl("fit", "--config", write(small.parent, "sac", SAC), "--name", "full", *wide)
     assert done.code == 4 and "No space left on device" in done.err and str(small) in done.err, done.err
     assert not (small / "full").exists()
@@ -71,7 +71,7 @@ def test_the_reason_of_a_crash_is_told_where_its_weights_cannot_be_kept(
 
     monkeypatch.setenv("RL_LOGS", str(small))
     monkeypatch.setattr(Module, "update", update)
-    wide = ["--model.network", "MLP", "--model.network.hidden", "[100,100]"]
+    wide = ["--model.network", "MLP", "--model.network.hidden_dims", "[100,100]"]
     done = rl("fit", "--config", write(small.parent, "sac", SAC), "--name", "full", *wide)
     assert done.code == 5 and "the loss is not finite" in done.err
 

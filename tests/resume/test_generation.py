@@ -15,25 +15,34 @@ from rl_lightning.evolution import dream_rollout
 
 CONFIG = {
     "model": {
-        "class_path": "EvolveController",
+        "class_path": "EvolutionaryController",
         "init_args": {
-            "world": WORLD, **SIZES, **MEMORY, "reevaluate_every": 2, "reevaluate_rollouts": 4,
-            "strategy": {"class_path": "CMAES", "init_args": {"population": 6}},
+            "world_from": WORLD,
+            **SIZES,
+            **MEMORY,
+            "reevaluate_every": 2,
+            "reevaluate_rollouts": 4,
+            "strategy": {"class_path": "CMAES", "init_args": {"popsize": 6}},
         },
     },
     "data": {
-        "class_path": "EvolveData",
+        "class_path": "EvolutionData",
         "init_args": {
             "env": {"id": "rl/Dodge-v0"},
             "fitness": {
                 "class_path": "DreamFitness",
-                "init_args": {"recording": RECORDING, "rollouts": 3, "steps": 12, "threshold": 0.99},
+                "init_args": {
+                    "recording": RECORDING,
+                    "num_rollouts": 3,
+                    "max_steps": 12,
+                    "termination_threshold": 0.99,
+                },
             },
         },
     },
     "run": {"updates": 6, "eval_every": 3, "eval_episodes": 1, "save_every": 1},
     **COMMON,
-}  # fmt: skip
+}
 
 
 def stop_in_the_middle() -> None:

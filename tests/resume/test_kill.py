@@ -10,7 +10,7 @@ import pytest
 from contracts.harness import assert_same, metrics, newest, state
 from resume.support import SAC, fork, serial, wait, write
 
-from rl_lightning.checkpoints.checkpoint_store import Generations, verify
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, verify
 
 INTERVAL = 8  # env steps between saves: one block
 
@@ -34,7 +34,7 @@ def kill_while_training(words: list[str], run: Path, log: Path, dice: random.Ran
 
 def check_disk(run: Path) -> None:
     """Every generation is whole, and hardly anything was lost."""
-    found = Generations(run / "checkpoints").found()
+    found = CheckpointStore(run / "checkpoints").checkpoints()
     assert found
     rows = metrics(run)
     done = int(float(rows[-1]["env_step"])) if rows else 0

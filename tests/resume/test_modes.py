@@ -12,7 +12,7 @@ import yaml
 from contracts.harness import assert_same, newest, state
 from resume.support import PPO, SAC, Rl, copy_run, write
 
-from rl_lightning.checkpoints.checkpoint_store import Generations, read_file, read_meta
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, read_meta
 
 TO_THE_END = ("--env_steps", "96")
 
@@ -30,7 +30,7 @@ def first_generation(run: Path, rl: Rl, config: str, *words: str) -> Path:
     """A new run, stopped by its budget after its first block; its first generation is kept as a milestone."""
     done = rl("fit", "--config", config, "--name", run.name, "--env_steps", "8", *words)
     assert done.code == 0, done.err
-    return Generations(run / "checkpoints").found()[0]
+    return CheckpointStore(run / "checkpoints").checkpoints()[0]
 
 
 def test_a_longer_budget_in_a_moved_folder(half: Path, straight: Path, logs: Path, rl: Rl) -> None:
@@ -52,7 +52,8 @@ def test_from_a_milestone(way: str, runs: Path, straight: Path, logs: Path, rl: 
     """A new run, or the same one taken back, from a numbered milestone on."""
     config = str(runs / "sac.yaml")
     assert (
-        rl("fit", "--config", config, "--name", "first", "--env_steps", "64", "--keep_every", "32").code == 0
+        rl("fit", "--config", config, "--name", "first", "--env_steps", "64", "--milestone_every", "32").code
+        == 0
     )
     milestone = logs / "first" / "checkpoints" / "step-32"
     if way == "fit":
@@ -74,7 +75,7 @@ def test_from_a_milestone(way: str, runs: Path, straight: Path, logs: Path, rl: 
 def test_a_run_taken_back_stays_there_if_it_is_killed_at_once(half: Path, logs: Path, rl: Rl) -> None:
     """Newer checkpoints are of another future; they must not come back."""
     run = copy_run(half, logs, "half")
-    older, _ = Generations(run / "checkpoints").found()
+    older, _ = CheckpointStore(run / "checkpoints").checkpoints()
     done = rl("resume", "half", "--checkpoint", older.name, "--env_steps", "32")
     assert done.code == 0, done.err
     assert read_meta(newest(run))["env_step"] == 32
@@ -101,7 +102,9 @@ def test_warm_start_optimizer_takes_both(run: Path, runs: Path, logs: Path, rl: 
     words = ("--ckpt_path", "half", "--resume_mode", "warm_start_optimizer", "--save_every", "1000")
     done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "warm", "--env_steps", "8", *words)
     assert done.code == 0, done.err
-    first = Generations(logs / "warm" / "checkpoints").found()[0]  # a kill must not lose what was taken over
+    first = CheckpointStore(logs / "warm" / "checkpoints").checkpoints()[
+        0
+    ]  # a kill must not lose what was taken over
     old, new = (read_file(folder / "model.ckpt") for folder in (newest(run), first))
     assert_same(old["state_dict"], new["state_dict"])
     assert_same(
@@ -141,10 +144,10 @@ def test_a_learning_rate_is_changed_only_when_asked(run: Path, logs: Path, rl: R
 
 def test_a_new_rate_is_saved_before_anything_is_learned_with_it(run: Path, rl: Rl) -> None:
     """Else a kill before the next checkpoint would bring the old one back."""
-    there = Generations(run / "checkpoints").found()
+    there = CheckpointStore(run / "checkpoints").checkpoints()
     done = rl("resume", "half", "--model.lr", "0.25", "--env_steps", "49", "--reset_lr")
     assert done.code == 0, done.err
-    first = next(found for found in Generations(run / "checkpoints").found() if found not in there)
+    first = next(found for found in CheckpointStore(run / "checkpoints").checkpoints() if found not in there)
     assert read_meta(first)["env_step"] == 48
     groups = read_file(first / "model.ckpt")["optimizer_states"][0]["param_groups"]
     assert groups[0]["lr"] == 0.25
@@ -180,7 +183,7 @@ def test_another_algorithm_is_refused(run: Path, logs: Path, rl: Rl) -> None:
 
 
 def test_another_number_of_processes_is_refused(run: Path, rl: Rl) -> None:
-    for generation in Generations(run / "checkpoints").found():
+    for generation in CheckpointStore(run / "checkpoints").checkpoints():
         meta = json.loads((generation / "meta.json").read_text())
         (generation / "meta.json").write_text(json.dumps(meta | {"ranks": 2}))
     done = rl("resume", "half", *TO_THE_END)
@@ -190,7 +193,7 @@ def test_another_number_of_processes_is_refused(run: Path, rl: Rl) -> None:
 
 
 def test_weights_of_another_shape_are_refused_in_a_line(run: Path, logs: Path, rl: Rl) -> None:
-    wide = {**SAC, "model": {"class_path": "SAC", "init_args": {"critic_hidden": [16]}}}
+    wide = {**SAC, "model": {"class_path": "SAC", "init_args": {"critic_hidden_dims": [16]}}}
     words = ("--ckpt_path", "half", "--resume_mode", "warm_start")
     done = rl("fit", "--config", write(logs.parent, "wide", wide), *words)
     assert done.code == 4 and "the weights do not fit this model" in done.err
@@ -210,13 +213,13 @@ def test_reproduce(half: Path, logs: Path, rl: Rl) -> None:
     early = rl("reproduce", "half", "--env_steps", "40")
     assert early.code == 0 and "was reproduced" in early.out, "rows of an earlier end are not held against it"
     lines = (run / "metrics.csv").read_text().splitlines()
-    column = lines[0].split(",").index("collect/buffer_rows")
+    column = lines[0].split(",").index("collect/buffer_size")
     cells = lines[2].split(",")
     cells[column] = "777"
     lines[2] = ",".join(cells)
     (run / "metrics.csv").write_text("\n".join(lines) + "\n")
     done = rl("reproduce", "half")
-    assert done.code == 1 and "was not reproduced: collect/buffer_rows at env_step" in done.out
+    assert done.code == 1 and "was not reproduced: collect/buffer_size at env_step" in done.out
     assert "777 before" in done.out and "1 rows before it are equal" in done.out
     record = json.loads((run / "run.json").read_text())
     record["versions"]["torch"] = "1.0"
@@ -251,8 +254,8 @@ def test_nothing_compared_is_not_reproduced(
 
 def test_a_run_continued_with_other_settings_is_reproduced_up_to_there(run: Path, rl: Rl) -> None:
     before = json.loads((run / "run.json").read_text())
-    change = "data.update_ratio: 0.5 -> 1.0"
-    assert rl("resume", "half", "--env_steps", "64", "--data.update_ratio", "1.0").code == 0
+    change = "data.utd_ratio: 0.5 -> 1.0"
+    assert rl("resume", "half", "--env_steps", "64", "--data.utd_ratio", "1.0").code == 0
     record = json.loads((run / "run.json").read_text())
     (resumed,) = record["resumes"]
     assert (resumed["env_step"], resumed["update"]) == (before["env_step"], before["update"])
@@ -270,7 +273,7 @@ def test_a_run_continued_with_other_settings_is_reproduced_up_to_there(run: Path
 
 def test_a_run_taken_back_was_continued_where_it_went_on(run: Path, rl: Rl) -> None:
     """The record still has the clocks of the future that was given up."""
-    older, _ = Generations(run / "checkpoints").found()
+    older, _ = CheckpointStore(run / "checkpoints").checkpoints()
     done = rl("resume", "half", "--checkpoint", older.name, "--env_steps", "56")
     assert done.code == 0, done.err
     assert json.loads((run / "run.json").read_text())["resumes"][0]["env_step"] == 32

@@ -170,7 +170,7 @@ def test_what_is_being_saved_is_finished(monkeypatch: pytest.MonkeyPatch) -> Non
     previous = signal.signal(signal.SIGINT, handler)
     try:
         with stop_request.shield():
-            stop_request.ask(signal.SIGINT)
+            stop_request.request_stop(signal.SIGINT)
             time.sleep(0.3)
             assert got == []
         end = time.monotonic() + 5

@@ -7,19 +7,19 @@ import torch
 
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.rollout.collect import Collector, zero_rows
+from rl_lightning.rollout.collect import Collector, reset_carry_rows
 from rl_lightning.types import EnvSpec
 
 
 @pytest.fixture(params=["sync", "async"])
 def counter(request):
-    config = EnvConfig("rl/Counter-v0", {"length": 6, "jitter": 4}, max_episode_steps=4)
+    config = EnvConfig("rl/Counter-v0", {"episode_length": 6, "jitter": 4}, max_episode_steps=4)
     envs = make_envs(config, 3, request.param)
     yield envs
     envs.close()
 
 
-def counting(obs, carry, explore, mask=None):
+def counting(obs, carry, generator, mask=None):
     """Carries the number of steps it has seen, and starts from 100 where it was not zeroed."""
     (seen,) = carry
     return torch.zeros(len(obs), dtype=torch.int64), (seen + 1,)
@@ -106,13 +106,13 @@ def test_episodes_are_told_once_with_raw_return_and_length(counter):
 
 def test_zero_rows_keeps_the_others():
     carry = (torch.ones(3, 2), torch.ones(3, 4, 5))
-    zeroed = zero_rows(carry, np.array([True, False, True]))
+    zeroed = reset_carry_rows(carry, np.array([True, False, True]))
     assert [part.flatten(1).sum(1).tolist() for part in zeroed] == [[0, 2, 0], [0, 20, 0]]
-    assert zero_rows((), np.array([True])) == ()
+    assert reset_carry_rows((), np.array([True])) == ()
 
 
 def test_masks_belong_to_their_observations():
-    envs = make_envs(EnvConfig("rl/Masked-v0", {"actions": 4, "length": 5}), 2)
+    envs = make_envs(EnvConfig("rl/Masked-v0", {"num_actions": 4, "episode_length": 5}), 2)
     collector = Collector(envs, seed=0)
     act = random_actor(envs.env_spec)
     for _ in range(3):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.wrappers.transforms import AtariPreset
+from rl_lightning.envs.wrappers.transforms import AtariPreprocessing
 from rl_lightning.rollout.evaluate import StepCap, evaluate, summarize
 from rl_lightning.types import EnvSpec, EpisodeStats
 
@@ -34,7 +34,7 @@ class Uneven:
         return obs, np.ones(self.num_envs, np.float32), over, np.zeros_like(over), infos
 
 
-def still(obs, carry, explore, mask=None):
+def still(obs, carry, generator, mask=None):
     return torch.zeros(len(obs), dtype=torch.int64), carry
 
 
@@ -53,7 +53,7 @@ def test_every_env_plays_its_quota_however_short_its_episodes_are(num_envs, epis
 def test_carry_is_zeroed_between_episodes():
     seen = []
 
-    def act(obs, carry, explore, mask=None):
+    def act(obs, carry, generator, mask=None):
         seen.append(carry[0][:, 0].tolist())
         return torch.zeros(len(obs), dtype=torch.int64), (carry[0] + 1,)
 
@@ -64,7 +64,7 @@ def test_carry_is_zeroed_between_episodes():
 def test_one_seed_one_result_and_no_gradient():
     envs = make_envs(EnvConfig("CartPole-v1"), 3, training=False)
 
-    def act(obs, carry, explore, mask=None):
+    def act(obs, carry, generator, mask=None):
         assert not torch.is_grad_enabled()
         return (obs[:, 2] > 0).long(), carry
 
@@ -74,9 +74,9 @@ def test_one_seed_one_result_and_no_gradient():
 
 
 def test_masks_reach_the_actor():
-    envs = make_envs(EnvConfig("rl/Masked-v0", {"length": 4}), 2, training=False)
+    envs = make_envs(EnvConfig("rl/Masked-v0", {"episode_length": 4}), 2, training=False)
 
-    def act(obs, carry, explore, mask=None):
+    def act(obs, carry, generator, mask=None):
         return mask.float().argmax(-1), carry
 
     assert all(e.length == 4 for e in evaluate(act, lambda n: (), envs, 4, seed=0))
@@ -138,7 +138,7 @@ def test_limits_that_an_env_keeps_for_itself_are_known():
     assert envs.own_limit() == 100 and StepCap(envs).steps is None
     envs.close()
     pytest.importorskip("ale_py")
-    envs = make_envs(EnvConfig("ALE/Pong-v5", transforms=[AtariPreset()]), 1)
+    envs = make_envs(EnvConfig("ALE/Pong-v5", transforms=[AtariPreprocessing()]), 1)
     assert envs.own_limit() == 108_000 and StepCap(envs).steps is None
     envs.close()
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from rl_lightning.envs.termination import NeverEnds, Termination
+from rl_lightning.envs.termination import NoTermination, Termination
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics, ModelStep
-from rl_lightning.rollout.imagine import imagine, unsteady
+from rl_lightning.rollout.imagine import imagine, with_random_noise_scale
 
 WIDTH = 2
 
@@ -29,7 +29,7 @@ class Past(Termination):
         super().__init__()
         self.limit = limit
 
-    def ends(self, next_obs):
+    def is_terminal(self, next_obs):
         return next_obs[..., 0] >= self.limit
 
 
@@ -43,8 +43,8 @@ class Constant:
         return weight, obs[:, 0] < 1.0
 
 
-def act(obs, carry, explore, mask=None):
-    noise = torch.zeros(len(obs), 1) if explore is None else torch.randn(len(obs), 1, generator=explore)
+def act(obs, carry, generator, mask=None):
+    noise = torch.zeros(len(obs), 1) if generator is None else torch.randn(len(obs), 1, generator=generator)
     return noise, carry
 
 
@@ -72,52 +72,52 @@ def test_it_ends_when_none_is_left():
 
 
 def test_rows_that_are_not_finite_are_dropped_and_counted_and_go_nowhere():
-    found = imagine(Counting(bad_at=3.0), act, START, 4, NeverEnds(), *seeds(0, 1))
+    found = imagine(Counting(bad_at=3.0), act, START, 4, NoTermination(), *seeds(0, 1))
     assert found.start.tolist() == [0, 2, 0] and found.dropped == 3
     assert all(torch.isfinite(field).all() for field in found[:8])
     start = START.clone()
     start[1, 1] = torch.inf
-    found = imagine(Counting(), act, start, 1, NeverEnds(), *seeds(0, 1))
+    found = imagine(Counting(), act, start, 1, NoTermination(), *seeds(0, 1))
     assert found.start.tolist() == [0, 2] and found.dropped == 1
 
 
 def test_nothing_may_be_left_at_all():
-    found = imagine(Counting(bad_at=0.0), act, START, 4, NeverEnds(), *seeds(0, 1))
+    found = imagine(Counting(bad_at=0.0), act, START, 4, NoTermination(), *seeds(0, 1))
     assert len(found.reward) == 0 and found.dropped == 3
-    assert found.statistics()["imagine/rows"] == 0.0
+    assert found.statistics()["imagine/transitions"] == 0.0
 
 
 def test_statistics():
     found = imagine(Counting(), act, START, 3, Past(3.0), *seeds(0, 1), Constant(), 0.5)
     assert found.statistics() == {
-        "imagine/rows": 6.0,
+        "imagine/transitions": 6.0,
         "imagine/length": 2.0,
         "imagine/reward": pytest.approx(8 / 6),
         "imagine/penalty": 2.0,
-        "imagine/below": pytest.approx(1 / 6),
-        "imagine/terminated": 0.5,
-        "imagine/dropped": 0.0,
+        "imagine/ood_fraction": pytest.approx(1 / 6),
+        "imagine/terminated_fraction": 0.5,
+        "imagine/nonfinite": 0.0,
     }
 
 
 def test_a_penalty_makes_rewards_smaller_by_its_coefficient():
     penalty = Constant()
-    found = imagine(Counting(), act, START, 2, NeverEnds(), *seeds(0, 1), penalty, 0.25)
+    found = imagine(Counting(), act, START, 2, NoTermination(), *seeds(0, 1), penalty, 0.25)
     torch.testing.assert_close(found.reward, found.raw_reward - 0.5)
     assert penalty.asked == 2 and found.below.tolist() == [True, False, False, False, False, False]
 
 
 def test_outside_may_be_the_end_and_is_worth_what_one_says():
     """Of three starts one is outside: its row ends there, and its reward holds the rest; the others go on."""
-    found = imagine(Counting(), act, START, 2, NeverEnds(), *seeds(0, 1), Constant(), 0.25, -7.0)
+    found = imagine(Counting(), act, START, 2, NoTermination(), *seeds(0, 1), Constant(), 0.25, -7.0)
     assert found.start.tolist() == [0, 1, 2, 1, 2] and found.terminated.tolist() == [1, 0, 0, 0, 0]
     torch.testing.assert_close(found.reward - found.raw_reward, torch.tensor([-7.5, -0.5, -0.5, -0.5, -0.5]))
-    free = imagine(Counting(), act, START, 2, NeverEnds(), *seeds(0, 1), Constant(), 0.0, -7.0)
+    free = imagine(Counting(), act, START, 2, NoTermination(), *seeds(0, 1), Constant(), 0.0, -7.0)
     assert not free.terminated.any() and torch.equal(free.reward, free.raw_reward)
 
 
 def test_an_unsteady_hand_has_the_spread_of_its_row_and_keeps_within_bounds():
-    shaken = unsteady(lambda obs, carry, explore, mask=None: (obs, carry), 0.3)
+    shaken = with_random_noise_scale(lambda obs, carry, explore, mask=None: (obs, carry), 0.3)
     still = torch.full((20_000, 2), 0.25)
     action, _ = shaken(still, (), torch.Generator().manual_seed(0))
     # a spread drawn evenly between 0 and s has the mean square s^2 / 3
@@ -135,7 +135,7 @@ def test_the_spread_is_computed_only_where_it_is_used():
         (Constant(True), 0.0, False),
     ):
         world = Counting()
-        found = imagine(world, act, START, 1, NeverEnds(), *seeds(0, 1), penalty, coefficient)
+        found = imagine(world, act, START, 1, NoTermination(), *seeds(0, 1), penalty, coefficient)
         assert world.spreads == [spread]
         if spread:
             assert found.penalty.tolist() == [10.0, 20.0, 30.0]
@@ -143,7 +143,7 @@ def test_the_spread_is_computed_only_where_it_is_used():
 
 def ensemble() -> EnsembleDynamics:
     torch.manual_seed(0)
-    return EnsembleDynamics(WIDTH, 1, members=4, elites=3, hidden=[16])
+    return EnsembleDynamics(WIDTH, 1, ensemble_size=4, num_elites=3, hidden_dims=[16])
 
 
 @pytest.mark.parametrize("penalty", [Constant(), Constant(True)], ids=["density", "spread"])
@@ -162,7 +162,7 @@ def test_a_coefficient_of_zero_is_no_penalty_bit_for_bit(penalty):
 def test_another_coefficient_is_another_reward_of_the_same_rollout():
     start = torch.randn(100, WIDTH)
     one, two = (
-        imagine(ensemble(), act, start, 5, NeverEnds(), *seeds(0, 1), Constant(), c) for c in (0.5, 1.0)
+        imagine(ensemble(), act, start, 5, NoTermination(), *seeds(0, 1), Constant(), c) for c in (0.5, 1.0)
     )
     assert torch.equal(one.obs, two.obs) and torch.equal(one.raw_reward, two.raw_reward)
     torch.testing.assert_close(one.reward - two.reward, torch.ones(500))
@@ -170,17 +170,17 @@ def test_another_coefficient_is_another_reward_of_the_same_rollout():
 
 def test_global_random_numbers_are_left_alone_and_no_graph_is_built():
     before, world = torch.get_rng_state(), ensemble()
-    found = imagine(world, act, START, 3, NeverEnds(), *seeds(0, 1))
+    found = imagine(world, act, START, 3, NoTermination(), *seeds(0, 1))
     assert torch.equal(before, torch.get_rng_state())
     assert not any(field.requires_grad for field in found[:9])
 
 
 def test_without_exploration_actions_are_greedy():
-    found = imagine(Counting(), act, START, 2, NeverEnds(), *seeds(0))
+    found = imagine(Counting(), act, START, 2, NoTermination(), *seeds(0))
     assert not found.action.any()
 
 
 @pytest.mark.parametrize(("horizon", "count"), [(0, 3), (2, 0)])
 def test_a_rollout_of_nothing_is_refused(horizon, count):
     with pytest.raises(ConfigError, match="needs a step and a start"):
-        imagine(Counting(), act, START[:count], horizon, NeverEnds(), *seeds(0, 1))
+        imagine(Counting(), act, START[:count], horizon, NoTermination(), *seeds(0, 1))

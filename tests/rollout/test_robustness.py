@@ -22,11 +22,11 @@ class Player:
         return evaluate(self.act, lambda n: (), envs, episodes, seed)
 
 
-def balance(obs, carry, explore, mask=None):
+def balance(obs, carry, generator, mask=None):
     return (obs[:, 2] + 0.3 * obs[:, 3] > 0).long(), carry
 
 
-def swing(obs, carry, explore, mask=None):
+def swing(obs, carry, generator, mask=None):
     return (-obs[:, 2:3] / 8).clamp(-1, 1), carry
 
 
@@ -67,9 +67,9 @@ def test_scales_are_shares_of_the_datas_spread_where_it_is_given():
 
 
 def test_the_noise_of_the_config_itself_does_not_count():
-    from rl_lightning.envs.wrappers.env_noise import Noise
+    from rl_lightning.envs.wrappers.env_noise import EnvNoise
 
-    noisy = EnvConfig("Pendulum-v1", max_episode_steps=40, noise=Noise(rate=1.0, scale=1.0))
+    noisy = EnvConfig("Pendulum-v1", max_episode_steps=40, noise=EnvNoise(noise_prob=1.0, noise_std=1.0))
     assert (
         robustness(Player(swing), noisy, (), (), episodes=2)[0]
         == robustness(Player(swing), PENDULUM, (), (), episodes=2)[0]

@@ -10,15 +10,17 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 
 from rl_lightning.algorithms import PPO
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.envs.wrappers.transforms import Indexed, Stack
+from rl_lightning.envs.wrappers.transforms import FrameStack, GrayLevelIndex
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.frames.frame_world import Foretold, NextFramePredictor
+from rl_lightning.models.frames.frame_world import NextFramePredictor, PredictedStep
 from rl_lightning.nn import PaletteCNN
 from rl_lightning.rollout.collect import Collector
-from rl_lightning.rollout.simulated_env import SimulatedEnvs, Starts, picture
+from rl_lightning.rollout.simulated_env import SimulatedEnvs, StartStates, picture
 
 SIDE = 6
-CATCH = EnvConfig("rl/Catch-v0", {"rows": SIDE, "columns": SIDE}, transforms=[Indexed(), Stack(2)])
+CATCH = EnvConfig(
+    "rl/Catch-v0", {"rows": SIDE, "columns": SIDE}, transforms=[GrayLevelIndex(), FrameStack(2)]
+)
 
 
 class PerfectCatch:
@@ -27,7 +29,7 @@ class PerfectCatch:
     colors, frame_shape, state_size = 3, (1, SIDE, SIDE), 0
     values = 5.0
 
-    def foretell(self, stack, action, state, head, generator):
+    def predict_step(self, stack, action, state, head, generator):
         frame = stack[:, -1]
         rows, columns = zip(
             *[divmod(int((f == 2).flatten().nonzero()[0, 0]), SIDE) for f in frame], strict=True
@@ -45,12 +47,12 @@ class PerfectCatch:
             new[n, 0, y, columns[n]] = 2
             over[n] = y == SIDE - 1
             reward[n] = (1.0 if p == columns[n] else -1.0) if over[n] else 0.0
-        return Foretold(new, reward, over, None)
+        return PredictedStep(new, reward, over, None)
 
     def push(self, stack, frame):
         return torch.cat([stack[:, 1:], frame], 1)
 
-    def recall(self, stacks, actions, valid):
+    def warm_up_state(self, stacks, actions, valid):
         return None
 
     def state_value(self, stack, state=None):
@@ -66,7 +68,7 @@ class Given:
     def _at(self, rows):
         empty = self.stacks[:0].unsqueeze(1).expand(0, 0, *self.stacks.shape[1:])
         count = len(rows)
-        return Starts(
+        return StartStates(
             rows,
             empty.new_zeros(count, 0, *self.stacks.shape[1:]),
             torch.zeros(count, 0).long(),
@@ -103,7 +105,7 @@ def simulated(count: int = 3, horizon: int = 20, starts=None, **more) -> Simulat
 
 def agent(spec):
     torch.manual_seed(1)
-    small = PaletteCNN([0, 128, 255], [4], [3], [1], hidden=16)
+    small = PaletteCNN([0, 128, 255], [4], [3], [1], hidden_dim=16)
     return PPO(spec, network=small, share_network=True)
 
 
@@ -117,7 +119,7 @@ def test_a_perfect_world_pays_ppo_what_the_real_env_pays():
     begun += [torch.from_numpy(truth.obs[t + 1, [n]]) for t, n, _ in truth.ends if t + 1 < 40]
     begun += [torch.from_numpy(truth.last_obs[[n]]) for t, n, _ in truth.ends if t + 1 == 40]
     starts = InOrder(torch.cat(begun))
-    dreamed = Collector(simulated(2, 100, starts, flip_first=False), 0)
+    dreamed = Collector(simulated(2, 100, starts, pin_last_env_to_start=False), 0)
     module_again = agent(real.env_spec)
     dream = dreamed.collect(module_again.player(), 40, torch.Generator().manual_seed(5))
     assert len(truth.ends) >= 10 and (truth.reward != 0).any()
@@ -172,7 +174,7 @@ def test_an_episode_is_cut_at_the_horizon_and_its_worth_counted_once():
     assert reward[0] == 0.0 and truncated[0] and not terminated[0]
     ball = int(np.argwhere(infos["final_obs"][0, -1] == 2)[0, 0])
     assert ball == 2 and np.argwhere(obs[0, -1] == 2)[0, 0] == 0
-    world = simulated(1, horizon=2, starts=starts, bootstrap="world", gamma=0.9)
+    world = simulated(1, horizon=2, starts=starts, truncation_value="world", gamma=0.9)
     world.reset(seed=0)
     world.step(np.array([0]))
     _, reward, terminated, truncated, infos = world.step(np.array([0]))
@@ -186,7 +188,7 @@ def test_the_last_agent_begins_at_the_beginning():
     firsts = [envs.reset(seed=seed)[0] for seed in range(8)]
     assert all((obs[-1] == stacks[0].numpy()).all() for obs in firsts)
     assert not all((obs[0] == stacks[0].numpy()).all() for obs in firsts)
-    free = simulated(5, starts=Given(stacks), flip_first=False)
+    free = simulated(5, starts=Given(stacks), pin_last_env_to_start=False)
     assert not all((free.reset(seed=seed)[0][-1] == stacks[0].numpy()).all() for seed in range(8))
 
 
@@ -197,17 +199,17 @@ def test_restored_agents_go_on_as_if_nothing_had_been(state_size):
     recipe = NextFramePredictor(
         3,
         4,
-        width=8,
-        levels=1,
-        doublings=1,
-        bits=8,
+        base_channels=8,
+        compress_steps=1,
+        filter_double_steps=1,
+        bottleneck_bits=8,
         latent_filters=(4, 4),
-        latent_width=8,
-        reward_head="mean",
-        state_size=state_size,
+        latent_state_size=8,
+        reward_net="mean",
+        recurrent_state_size=state_size,
     )
     world = recipe.build(spec).eval()
-    world.certain.fill_(1.0)
+    world.latent_anneal.fill_(1.0)
 
     def made():
         return SimulatedEnvs(world, None, Given(first_stacks()), spec, 3, 4)
@@ -231,15 +233,25 @@ def test_half_precision_foretells_nearly_the_same(state_size):
     torch.manual_seed(0)
     spec = make_envs(CATCH, 1).env_spec
     recipe = NextFramePredictor(
-        3, 4, width=8, levels=1, doublings=1, bits=8, latent_filters=(4, 4), latent_width=8, reward_head="spatial",
-        state_size=state_size,
-    )  # fmt: skip
+        3,
+        4,
+        base_channels=8,
+        compress_steps=1,
+        filter_double_steps=1,
+        bottleneck_bits=8,
+        latent_filters=(4, 4),
+        latent_state_size=8,
+        reward_net="spatial",
+        recurrent_state_size=state_size,
+    )
     world = recipe.build(spec).eval()
-    world.certain.fill_(1.0)
+    world.latent_anneal.fill_(1.0)
     seen = []
     for half in (False, True):
-        prepared = copy.deepcopy(world).for_imagining(half)
-        envs = SimulatedEnvs(prepared, None, Given(first_stacks()), spec, 8, 1, bootstrap="world", half=half)
+        prepared = copy.deepcopy(world).for_simulation(half)
+        envs = SimulatedEnvs(
+            prepared, None, Given(first_stacks()), spec, 8, 1, truncation_value="world", sim_dtype=half
+        )
         envs.reset(seed=2)
         seen.append(envs.step(np.zeros(8, np.int64)))
     assert (seen[0][0] == seen[1][0]).mean() > 0.9 and np.abs(seen[0][1] - seen[1][1]).mean() < 0.5
@@ -256,4 +268,4 @@ def test_pictures_for_people():
 
 def test_senseless_settings_are_refused():
     with pytest.raises(ConfigError, match="critic or world"):
-        simulated(bootstrap="both")
+        simulated(truncation_value="both")

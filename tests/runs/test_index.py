@@ -131,7 +131,7 @@ def test_a_dead_process_is_stopped_and_a_far_one_still_runs(logs, add):
 @pytest.fixture
 def many(logs, add):
     ppo = {"model": {"class_path": "x.PPO", "init_args": {"lr": 3e-4, "network": {"class_path": "a.MLP",
-        "init_args": {"hidden": [64, 64]}}}}}  # fmt: skip
+        "init_args": {"hidden_dims": [64, 64]}}}}}  # fmt: skip
     add("a", [1, 500, 450], config=ppo, seed=1, tags=["x", "paper"])
     add("b", [1, 300], config={**ppo, "seed_everything": 5}, seed=2, env="Hopper-v5")
     add("c", [], algorithm="SAC", status="failed")
@@ -149,8 +149,8 @@ def many(logs, add):
         (["model.init_args.lr<1e-3"], "ab"),
         (["model=PPO"], "abcd"),  # c and d are PPO by their config
         (["model.network=MLP"], "ab"),
-        (["model.network.hidden=[64,64]"], "ab"),
-        (["model.network.hidden=64"], "ab"),
+        (["model.network.hidden_dims=[64,64]"], "ab"),
+        (["model.network.hidden_dims=64"], "ab"),
         (["eval/return>400"], "a"),
         (["reward>=300", "env=Hopper-v5"], "b"),
         (["train/loss<0.4"], "a"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.config_version import KEY, VERSION, Change, migrate, stamped
+from rl_lightning.runs.config.renamed_words import _words
 
 
 def test_todays_config_is_left_alone():
@@ -14,24 +16,124 @@ def test_todays_config_is_left_alone():
     assert migrate(stamped(config), "x") == config and next(iter(stamped(config))) == KEY
 
 
-def test_an_old_config_is_brought_up_to_date():
+def test_a_config_of_version_1_speaks_todays_words():
     old = {
-        KEY: 0, "seed": 3, "run": {"total_timesteps": 100, "eval_freq": 10},
-        "model": {"class_path": "SAC", "init_args": {"learning_rate": 1e-3, "tau": 0.01, "gamma": 0.9}},
-    }  # fmt: skip
+        KEY: 1,
+        "model": {
+            "class_path": "rl_lightning.algorithms.SAC",
+            "init_args": {
+                "critics": 4,
+                "target_rate": 0.01,
+                "gamma": 0.9,
+                "network": {
+                    "class_path": "RNN",
+                    "init_args": {"hidden": 8, "before": {"class_path": "MLP", "init_args": {"hidden": [4]}}},
+                },
+            },
+        },
+        "data": {
+            "class_path": "OnlineData",
+            "init_args": {
+                "update_ratio": 0.5,
+                "env": {
+                    "id": "X-v0",
+                    "track": ["x"],
+                    "transforms": [{"class_path": "Stack", "init_args": {"frames": 4}}],
+                },
+            },
+        },
+        "trainer": {
+            "callbacks": [
+                {
+                    "class_path": "Phases",
+                    "init_args": {
+                        "phases": [{"collect_length": 5, "hooks": [{"name": "update", "after": 3}]}]
+                    },
+                }
+            ]
+        },
+        "run": {"keep_every": 100},
+    }
     before = repr(old)
     assert migrate(old, "x") == {
-        "seed_everything": 3, "run": {"env_steps": 100, "eval_every": 10},
-        "model": {"class_path": "SAC", "init_args": {"lr": 1e-3, "target_rate": 0.01, "gamma": 0.9}},
-    }  # fmt: skip
+        "model": {
+            "class_path": "rl_lightning.algorithms.SAC",
+            "init_args": {
+                "num_critics": 4,
+                "tau": 0.01,
+                "gamma": 0.9,
+                "network": {
+                    "class_path": "RNN",
+                    "init_args": {
+                        "hidden_dim": 8,
+                        "obs_encoder": {"class_path": "MLP", "init_args": {"hidden_dims": [4]}},
+                    },
+                },
+            },
+        },
+        "data": {
+            "class_path": "OnlineData",
+            "init_args": {
+                "utd_ratio": 0.5,
+                "env": {
+                    "id": "X-v0",
+                    "info_keywords": ["x"],
+                    "transforms": [{"class_path": "FrameStack", "init_args": {"num_stack": 4}}],
+                },
+            },
+        },
+        "trainer": {
+            "callbacks": [
+                {
+                    "class_path": "Phases",
+                    "init_args": {
+                        "phases": [{"collect_steps": 5, "hooks": [{"name": "update", "after_updates": 3}]}]
+                    },
+                }
+            ]
+        },
+        "run": {"milestone_every": 100},
+    }
     assert repr(old) == before, "the given one is not touched"
 
 
+def test_values_and_the_stages_of_a_pipeline_too():
+    stage = {"model": {"class_path": "PPO", "init_args": {"explore_in_evaluation": True, "epochs": 2}}}
+    old = {
+        KEY: 1,
+        "stages": [
+            {
+                "name": "a",
+                "config": stage,
+                "takes": {"model.init_args.x": "b"},
+                "set": {"model.init_args.clip": 0.1},
+            }
+        ],
+    }
+    (new,) = migrate(old, "x")["stages"]
+    assert new["config"]["model"]["init_args"] == {"deterministic_eval": False, "n_epochs": 2}
+    assert new["inputs"] == {"model.init_args.x": "b"} and new["overrides"] == {
+        "model.init_args.clip_range": 0.1
+    }
+
+
+def test_todays_names_exist():
+    """Every class and option that an old word becomes is one of today's."""
+    words = _words()
+    classes = {words.classes.get(name, name): new for name, new in words.options.items()}
+    for name, options in classes.items():
+        entry = catalog.find(name)
+        if entry is not None and entry.options:
+            assert {*options.values()} <= {option.name for option in entry.options} | {"policy_from"}, name
+    assert len(classes) > 100
+
+
 def test_what_has_no_successor_is_named_with_what_to_write():
-    with pytest.raises(ConfigError, match=r"a.yaml: trainer.max_steps is gone .* write run.env_steps"):
-        migrate({KEY: 0, "trainer": {"max_steps": 5}}, "a.yaml")
+    changes = (Change(3, "a.gone", None, "a.kept"), Change(3, "b", "c"))
+    with pytest.raises(ConfigError, match=r"a.yaml: a.gone is gone .* write a.kept"):
+        migrate({KEY: 2, "a": {"gone": 5}}, "a.yaml", changes, 3)
     with pytest.raises(ConfigError, match="has both"):
-        migrate({KEY: 0, "run": {"total_steps": 5, "env_steps": 6}}, "a.yaml")
+        migrate({KEY: 2, "b": 5, "c": 6}, "a.yaml", changes, 3)
 
 
 @pytest.mark.parametrize("version", [VERSION + 1, -1, "1", True, None, 1.0])

@@ -35,7 +35,7 @@ def test_shipped_sweeps_are_sweeps(path: Path) -> None:
 
 def test_whole_configs_and_pipelines_vary(workdir: Path) -> None:
     definition = read_definition(
-        {"grid": {"config": ["ppo/cartpole", "ppo/acrobot"]}, "set": {"model.lr": 1}}, "s"
+        {"grid": {"config": ["ppo/cartpole", "ppo/acrobot"]}, "overrides": {"model.lr": 1}}, "s"
     )
     for name, env in (("ppo/cartpole", "CartPole-v1"), ("ppo/acrobot", "Acrobot-v1")):
         config = config_of(definition, {"config": name}, 3)
@@ -50,9 +50,9 @@ def test_whole_configs_and_pipelines_vary(workdir: Path) -> None:
     )
     config = config_of(pipeline, {"stages.train.model.lr": 0.5, "run.env_steps": 64}, 7)
     first, second = config["stages"]
-    assert first["set"]["model.init_args.lr"] == 0.5 and "model.init_args.lr" not in second["set"]
-    assert first["set"]["run.env_steps"] == second["set"]["run.env_steps"] == 64
-    assert first["set"]["seed_everything"] == 7 and "name" not in config
+    assert first["overrides"]["model.init_args.lr"] == 0.5 and "model.init_args.lr" not in second["overrides"]
+    assert first["overrides"]["run.env_steps"] == second["overrides"]["run.env_steps"] == 64
+    assert first["overrides"]["seed_everything"] == 7 and "name" not in config
 
 
 SHOWN = re.findall(r"```yml\n(.*?)```", (ROOT / "docs/sweeps.md").read_text(), re.DOTALL)

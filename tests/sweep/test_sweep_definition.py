@@ -73,7 +73,7 @@ def space(**entry):
         ({**SPACE, "constraints": ["a >"]}, "condition"),
         ({**SPACE, "name": "../x"}, "not allowed"),
         ({**SPACE, "name": "x" * 60}, "48"),
-        ({**SPACE, "set": [1]}, "key: value"),
+        ({**SPACE, "overrides": [1]}, "key: value"),
     ],
 )
 def test_mistakes_are_told(entries, text):
@@ -84,7 +84,7 @@ def test_mistakes_are_told(entries, text):
 CONFIG = {
     "model": {
         "class_path": "PPO",
-        "init_args": {"lr": 1, "network": {"class_path": "MLP", "init_args": {"hidden": [8]}}},
+        "init_args": {"lr": 1, "network": {"class_path": "MLP", "init_args": {"hidden_dims": [8]}}},
     },
     "data": {"class_path": "OnPolicyData", "init_args": {"env": {"id": "a"}}},
 }
@@ -95,7 +95,7 @@ CONFIG = {
     [
         ("model.lr", "model init_args lr"),
         ("model.init_args.lr", "model init_args lr"),
-        ("model.network.hidden", "model init_args network init_args hidden"),
+        ("model.network.hidden_dims", "model init_args network init_args hidden_dims"),
         ("data.env.id", "data init_args env id"),
         ("run.env_steps", "run env_steps"),
         ("model.class_path", "model class_path"),

@@ -80,13 +80,19 @@ def test_grid_trains_every_point_and_seed():
 @pytest.mark.parametrize("storage", ["journal", pytest.param("sqlite", marks=pytest.mark.slow)])
 def test_killed_twice_by_kill_9_and_continued(storage):
     """The sweep's own process dies without a word; its trainings save and end, and are gone on with."""
-    define(space={"model.lr": {"type": "uniform", "low": 1, "high": 9}}, trials=6, storage=storage,
-           sampler={"name": "tpe", "startup_trials": 2}, set={"model.rows": 6, "model.pause": 0.05})  # fmt: skip
+    define(
+        space={"model.lr": {"type": "uniform", "low": 1, "high": 9}},
+        trials=6,
+        storage=storage,
+        sampler={"name": "tpe", "n_startup_trials": 2},
+        overrides={"model.rows": 6, "model.pause": 0.05},
+    )
     for _ in range(2):
         process = subprocess.Popen([*DRIVE, "s.yaml"], stdout=subprocess.DEVNULL)
         before = len(starts()) if Path("logs/starts.txt").exists() else 0
         wait_for(lambda before=before: Path("logs/starts.txt").exists() and len(starts()) >= before + 2)
-        time.sleep(0.12)
+        seen = written()
+        wait_for(lambda seen=seen: written() > seen)
         process.kill()
         process.wait()
     worker, ledger = drive.start(Path("s.yaml"), lambda text: None)
@@ -94,6 +100,11 @@ def test_killed_twice_by_kill_9_and_continued(storage):
     check_whole(ledger.rows(), 6)
     assert any(line.endswith(" resume") for line in starts())
     assert len([line for line in starts() if line.endswith(" fit")]) == 6
+
+
+def written() -> int:
+    """How many values all trainings have written so far."""
+    return sum(len(path.read_text().splitlines()) - 1 for path in Path("logs").rglob("metrics.csv"))
 
 
 def wait_for(ready, seconds: float = 30.0) -> None:
@@ -104,10 +115,10 @@ def wait_for(ready, seconds: float = 30.0) -> None:
 
 
 def test_a_signal_saves_and_the_same_command_goes_on():
-    define(set={"model.rows": 30, "model.pause": 0.02})
+    define(overrides={"model.rows": 30, "model.pause": 0.02})
     process = subprocess.Popen([*DRIVE, "s.yaml"], stdout=subprocess.PIPE, text=True)
     wait_for(lambda: Path("logs/starts.txt").exists() and len(starts()) >= 2)
-    time.sleep(0.1)
+    wait_for(lambda: written() >= 2)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130
@@ -144,7 +155,7 @@ def test_divergence_is_pruned_not_retried():
 
 
 def test_a_wrong_config_ends_the_sweep_at_once():
-    worker, ledger = drive.start(define(set={"model.ends": 2}, parallel_jobs=1), lambda text: None)
+    worker, ledger = drive.start(define(overrides={"model.ends": 2}, parallel_jobs=1), lambda text: None)
     with pytest.raises(ConfigError, match="refused"):
         worker.run()
     assert [row.state for row in ledger.rows()] == ["fail", "waiting", "waiting", "waiting"]
@@ -152,8 +163,8 @@ def test_a_wrong_config_ends_the_sweep_at_once():
 
 def test_median_pruning_by_reported_evaluations():
     rows = sweep(
-        grid={"model.lr": [4.0, 5.0, 1.0]}, parallel_jobs=1, pruner={"name": "median", "startup_trials": 2},
-        set={"model.rows": 12, "model.pause": 0.15},
+        grid={"model.lr": [4.0, 5.0, 1.0]}, parallel_jobs=1, pruner={"name": "median", "n_startup_trials": 2},
+        overrides={"model.rows": 12, "model.pause": 0.15},
     )  # fmt: skip
     assert [row.state for row in rows] == ["complete", "complete", "pruned"]
     lines = Path("logs/s-002-s0/metrics.csv").read_text().splitlines()
@@ -208,7 +219,7 @@ def test_folders_that_share_a_database_file_take_turns_at_it():
 
 def test_an_orphan_that_still_saves_is_waited_for():
     """Kill -9 of the sweep, and its training ignores that: the next worker begins once it has ended."""
-    define(grid={"model.lr": [1.0]}, set={"model.rows": 5, "model.pause": 0.3})
+    define(grid={"model.lr": [1.0]}, overrides={"model.rows": 5, "model.pause": 0.3})
     process = subprocess.Popen([*DRIVE, "s.yaml"], stdout=subprocess.DEVNULL)
     wait_for(lambda: Path("logs/s-000-s0/run.json").exists())
     process.kill()
@@ -220,7 +231,7 @@ def test_an_orphan_that_still_saves_is_waited_for():
 
 
 def test_hours_end_the_worker():
-    worker, ledger = drive.start(define(set={"model.rows": 50}), lambda text: None)
+    worker, ledger = drive.start(define(overrides={"model.rows": 50}), lambda text: None)
     worker.seconds = 0.3
     assert worker.run() == 0
     assert {row.state for row in ledger.rows()} == {"waiting"}

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from rl_lightning.algorithms.ema_module import EMAModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.diffusion_samplers import DPMSolver, Sampler
 from rl_lightning.functional.noise_schedules import NoiseSchedule, VPSchedule
-from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion, drawn_share
+from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion, sample_timestep
 from rl_lightning.models.diffusion.diffusion_policies import DiffusionActor
-from rl_lightning.models.policies import ObsScale, flat_width
+from rl_lightning.models.policies import ObsNormalizer, flat_width
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser, ResidualDenoiser
 from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
 from rl_lightning.optim.schedules import Schedule
@@ -26,17 +26,17 @@ class BehaviorDiffusion(EMAModule):
     Args:
         spec: What the data are like; filled in from them.
         denoiser: The network; null: the residual one of Diffusion-DICE.
-        schedule: How noise grows; null: variance-preserving in continuous time.
+        noise_schedule: How noise grows; null: variance-preserving in continuous time.
         sampler: How actions are drawn; null: DPM-Solver++ with 15 evaluations on a quadratic grid.
-        time_power: Training times are drawn as a uniform number to this power: 1 is the paper's, 2 looks more often at
-            little noise, where sharp modes are learned.
-        clip_guess: Bound of each guess of the clean action while sampling; null: none, as in the paper.
+        timestep_power: Training times are drawn as a uniform number to this power: 1 is the paper's, 2 looks more
+            often at little noise, where sharp modes are learned.
+        clip_denoised: Bound of each guess of the clean action while sampling; null: none, as in the paper.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate.
         lr_schedule: How the rate changes over the run; null: it does not.
         optimizer: The optimizer, without its rate; null: Adam.
         max_grad_norm: Gradients are scaled down to this norm; null never.
-        ema_decay: Share of itself that the running average of the weights keeps at each update; it is what is played
+        ema_decay: Fraction of itself that the running average of the weights keeps at each update; it is what is played
             and handed on. 0: the newest weights.
         ema_power: Lets the average begin as a copy: its decay is 1 - (1 + updates)^-power until it reaches `ema_decay`.
     """
@@ -48,10 +48,10 @@ class BehaviorDiffusion(EMAModule):
         self,
         spec: EnvSpec,
         denoiser: Denoiser | None = None,
-        schedule: NoiseSchedule | None = None,
+        noise_schedule: NoiseSchedule | None = None,
         sampler: Sampler | None = None,
-        time_power: float = 1.0,
-        clip_guess: float | None = None,
+        timestep_power: float = 1.0,
+        clip_denoised: float | None = None,
         normalize_obs: bool = True,
         lr: float = 3e-4,
         lr_schedule: Schedule | None = None,
@@ -61,33 +61,33 @@ class BehaviorDiffusion(EMAModule):
         ema_power: float | None = 0.75,
     ) -> None:
         super().__init__(spec, lr, lr_schedule, optimizer or Adam(), max_grad_norm, ema_decay, ema_power)
-        if time_power <= 0.0:
-            raise ConfigError(f"model.time_power is {time_power}; it must be above 0")
-        self.time_power, self.clip_guess = time_power, clip_guess
-        noise = schedule or VPSchedule()
+        if timestep_power <= 0.0:
+            raise ConfigError(f"model.timestep_power is {timestep_power}; it must be above 0")
+        self.timestep_power, self.clip_denoised = timestep_power, clip_denoised
+        noise = noise_schedule or VPSchedule()
         self.sampler = sampler or DPMSolver()
-        self.moves = self.sampler.moves(noise)
+        self.solver_steps = self.sampler.solver_steps(noise)
         width = flat_width(spec, "BehaviorDiffusion")
         net = denoiser or ResidualDenoiser()
         self.average_of(ActionDiffusion.of(width, spec.action_dim, net, noise, normalize_obs))
 
     def on_fit_start(self) -> None:
         for model in (self.model, self.average):
-            if isinstance(model.norm, ObsScale):
+            if isinstance(model.norm, ObsNormalizer):
                 model.norm.fit_once(self.data_source)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        draw = explore if explore is not None else torch.default_generator
-        action = self.average.sample(obs, 1, self.moves, draw, self.clip_guess)[:, 0]
+        draw = generator if generator is not None else torch.default_generator
+        action = self.average.sample(obs, 1, self.solver_steps, draw, self.clip_denoised)[:, 0]
         return action.clamp(-1.0, 1.0), carry
 
     def update(self, batch: Transitions) -> Metrics:
-        share = drawn_share(batch.action, self.time_power)
+        share = sample_timestep(batch.action, self.timestep_power)
         loss = self.model.loss(batch.obs, batch.action, share, torch.randn_like(batch.action))
         return self.learn(loss)
 
-    def provides(self) -> dict[str, Provided]:
-        played = DiffusionActor.described(self.average, self.sampler, self.clip_guess, "average.")
-        return {"behavior": self.average.provided("average."), "policy": played}
+    def exports(self) -> dict[str, Exported]:
+        played = DiffusionActor.export_spec(self.average, self.sampler, self.clip_denoised, "average.")
+        return {"behavior": self.average.exported("average."), "policy": played}

@@ -11,8 +11,8 @@ from rl_lightning.algorithms.ema_module import EMAModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.diffusion_samplers import DDIM, Sampler
-from rl_lightning.functional.noise_schedules import CosineSteps, NoiseSchedule
-from rl_lightning.models.diffusion.action_diffusion import drawn_share
+from rl_lightning.functional.noise_schedules import CosineBetaSchedule, NoiseSchedule
+from rl_lightning.models.diffusion.action_diffusion import sample_timestep
 from rl_lightning.models.diffusion.chunk_diffusion import ChunkDiffusion
 from rl_lightning.nn.cnn import CNN
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser, MLPDenoiser
@@ -28,19 +28,19 @@ class DiffusionPolicy(EMAModule):
     Args:
         spec: What the data are like; filled in from them.
         denoiser: The network (MLPDenoiser, UNetDenoiser, TransformerDenoiser ...); null: MLPDenoiser.
-        encoder: What makes features of a picture; null: three convolutions. Flat observations need none.
-        schedule: How noise grows; null: 100 steps of a squared cosine.
+        obs_encoder: What makes features of a picture; null: three convolutions. Flat observations need none.
+        noise_schedule: How noise grows; null: 100 steps of a squared cosine.
         sampler: How actions are drawn; null: DDIM with 10 evaluations. Can be changed after training.
-        obs_steps: Observations that are seen; as in the data.
+        n_obs_steps: Observations that are seen; as in the data.
         horizon: Actions of a stretch; as in the data.
-        act_steps: Actions played before the next stretch is drawn; as in the data.
-        clip_guess: Bound of each guess of the clean actions while sampling, which lie in [-1, 1]; null: none.
+        n_action_steps: Actions played before the next stretch is drawn; as in the data.
+        clip_denoised: Bound of each guess of the clean actions while sampling, which lie in [-1, 1]; null: none.
         lr: Learning rate.
         lr_schedule: How the rate changes over the run (the paper: Warmup, then Cosine); null: it does not.
         optimizer: The optimizer, without its rate; null: AdamW with betas 0.95 and 0.999 and weight decay 1e-6.
         max_grad_norm: Gradients are scaled down to this norm; null never.
-        ema_decay: Largest share of itself that the running average of the weights keeps at each update; it is what is
-            played. 0: the newest weights.
+        ema_decay: Largest fraction of itself that the running average of the weights keeps at each update; it is
+            what is played. 0: the newest weights.
         ema_power: Lets the average begin as a copy: its decay is 1 - (1 + updates)^-power until it reaches `ema_decay`.
     """
 
@@ -51,13 +51,13 @@ class DiffusionPolicy(EMAModule):
         self,
         spec: EnvSpec,
         denoiser: Denoiser | None = None,
-        encoder: NetworkLike | None = None,
-        schedule: NoiseSchedule | None = None,
+        obs_encoder: NetworkLike | None = None,
+        noise_schedule: NoiseSchedule | None = None,
         sampler: Sampler | None = None,
-        obs_steps: int = 2,
+        n_obs_steps: int = 2,
         horizon: int = 8,
-        act_steps: int = 4,
-        clip_guess: float | None = 1.0,
+        n_action_steps: int = 4,
+        clip_denoised: float | None = 1.0,
         lr: float = 3e-4,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerRecipe | None = None,
@@ -67,19 +67,19 @@ class DiffusionPolicy(EMAModule):
     ) -> None:
         recipe = optimizer or AdamW((0.95, 0.999), weight_decay=1e-6)
         super().__init__(spec, lr, lr_schedule, recipe, max_grad_norm, ema_decay, ema_power)
-        if min(obs_steps, act_steps) < 1 or obs_steps - 1 + act_steps > horizon:
-            least = f"obs_steps - 1 + act_steps = {obs_steps - 1 + act_steps}"
+        if min(n_obs_steps, n_action_steps) < 1 or n_obs_steps - 1 + n_action_steps > horizon:
+            least = f"n_obs_steps - 1 + n_action_steps = {n_obs_steps - 1 + n_action_steps}"
             raise ConfigError(f"model.horizon is {horizon}; it must hold {least} actions")
-        self.obs_steps, self.horizon, self.act_steps = obs_steps, horizon, act_steps
-        self.clip_guess = clip_guess
-        noise = schedule or CosineSteps()
-        self.moves = (sampler or DDIM()).moves(noise)
-        features = as_network(encoder, "encoder")
+        self.n_obs_steps, self.horizon, self.n_action_steps = n_obs_steps, horizon, n_action_steps
+        self.clip_denoised = clip_denoised
+        noise = noise_schedule or CosineBetaSchedule()
+        self.solver_steps = (sampler or DDIM()).solver_steps(noise)
+        features = as_network(obs_encoder, "obs_encoder")
         if features is None and len(spec.obs_shape) == 3:
             features = CNN([16, 32, 32], [5, 3, 3], [2, 2, 1], 64)
         net = denoiser or MLPDenoiser()
         self.average_of(
-            ChunkDiffusion(spec.obs_shape, spec.action_dim, obs_steps, horizon, net, noise, features)
+            ChunkDiffusion(spec.obs_shape, spec.action_dim, n_obs_steps, horizon, net, noise, features)
         )
 
     def on_fit_start(self) -> None:
@@ -90,24 +90,32 @@ class DiffusionPolicy(EMAModule):
 
     def initial_carry(self, count: int) -> Carry:
         """Per env: the last observations, whether there are any, the actions still to be played, and how many."""
-        sizes = (self.obs_steps * math.prod(self.spec.obs_shape), 1, self.act_steps * self.spec.action_dim, 1)
+        sizes = (
+            self.n_obs_steps * math.prod(self.spec.obs_shape),
+            1,
+            self.n_action_steps * self.spec.action_dim,
+            1,
+        )
         return tuple(torch.zeros(count, size, device=self.device) for size in sizes)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        draw = explore if explore is not None else torch.default_generator
+        draw = generator if generator is not None else torch.default_generator
         history, began, chunk, left = carry
         row = obs.float().flatten(1)
         past = torch.cat((history[:, row.shape[1] :], row), -1)
         history = torch.where(
-            began > 0, past, row.repeat(1, self.obs_steps)
+            began > 0, past, row.repeat(1, self.n_obs_steps)
         )  # an episode begins with its first row
         actions = self._refill(
-            chunk.reshape(-1, self.act_steps, self.spec.action_dim), left == 0, history.to(obs.dtype), draw
+            chunk.reshape(-1, self.n_action_steps, self.spec.action_dim),
+            left == 0,
+            history.to(obs.dtype),
+            draw,
         )
-        left = torch.where(left == 0, float(self.act_steps), left)
-        now = self.act_steps - left[:, 0].long()
+        left = torch.where(left == 0, float(self.n_action_steps), left)
+        now = self.n_action_steps - left[:, 0].long()
         action = actions.gather(1, now[:, None, None].expand(-1, 1, actions.shape[-1]))[:, 0]
         return action.clamp(-1.0, 1.0), (history, torch.ones_like(began), actions.flatten(1), left - 1.0)
 
@@ -123,12 +131,13 @@ class DiffusionPolicy(EMAModule):
         return actions
 
     def _plan(self, history: Tensor, generator: torch.Generator) -> Tensor:
-        """The actions to play next: the first belongs to the newest observation.  [N, T * O] -> [N, act_steps, A]"""
-        seen = history.reshape(-1, self.obs_steps, *self.spec.obs_shape)
-        found = self.average.sample(seen, self.moves, generator, self.clip_guess)
-        return found[:, self.obs_steps - 1 : self.obs_steps - 1 + self.act_steps]
+        """The actions to play next: the first belongs to the newest observation.  [N, T * O] -> [N, n_action_steps,
+        A]"""
+        seen = history.reshape(-1, self.n_obs_steps, *self.spec.obs_shape)
+        found = self.average.sample(seen, self.solver_steps, generator, self.clip_denoised)
+        return found[:, self.n_obs_steps - 1 : self.n_obs_steps - 1 + self.n_action_steps]
 
     def update(self, batch: ActionWindows) -> Metrics:
-        share = drawn_share(batch.action, 1.0)
+        share = sample_timestep(batch.action, 1.0)
         loss = self.model.loss(batch.obs, batch.action, share, torch.randn_like(batch.action))
         return self.learn(loss)

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.density_penalties import auroc, percentile_of, quantile_grid
 from rl_lightning.models.density import CalibratedDensity, DensityRecipe, RealNVP
@@ -34,14 +34,14 @@ class Density(ModelModule):
 
     Args:
         spec: What the data set is like; filled in from the data.
-        density: The model; null: RealNVP.
-        input: What a row is made of.
+        density_model: The model; null: RealNVP.
+        density_of: What a row is made of.
         lr: Learning rate.
         optimizer: The optimizer, without its rate; null: Adam.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         patience: Evaluations without a better held-out score that end the run.
         lr_patience: Evaluations without a better held-out score after which the learning rate is halved.
-        assess_rows: Most held-out rows that an evaluation scores; calibration uses all.
+        eval_rows: Most held-out rows that an evaluation scores; calibration uses all.
         percentile: Percentage of held-out rows below the threshold that `rl predict` marks rows by.
     """
 
@@ -54,30 +54,32 @@ class Density(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        density: DensityRecipe | None = None,
-        input: Literal["obs_act", "next_obs_act", "obs_act_next_obs", "act_reward"] = "next_obs_act",
+        density_model: DensityRecipe | None = None,
+        density_of: Literal[
+            "obs_action", "next_obs_action", "obs_action_next_obs", "action_reward"
+        ] = "next_obs_action",
         lr: float = 1e-3,
         optimizer: OptimizerRecipe | None = None,
         max_grad_norm: float | None = 5.0,
         patience: int = 12,
         lr_patience: int = 4,
-        assess_rows: int = 10_000,
+        eval_rows: int = 10_000,
         percentile: float = 1.0,
     ) -> None:
         super().__init__(spec)
         if spec.is_pixels:
-            raise ConfigError("a density is learned of flat observations; this data set has images")
-        if min(patience, lr_patience, assess_rows) < 1:
-            raise ConfigError("model.patience, model.lr_patience and model.assess_rows must be at least 1")
+            raise ConfigError("a density_model is learned of flat observations; this data set has images")
+        if min(patience, lr_patience, eval_rows) < 1:
+            raise ConfigError("model.patience, model.lr_patience and model.eval_rows must be at least 1")
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
-        self.patience, self.lr_patience, self.assess_rows = patience, lr_patience, assess_rows
+        self.patience, self.lr_patience, self.eval_rows = patience, lr_patience, eval_rows
         self.percentile = percentile
-        self.models_next_obs = input in ("next_obs_act", "obs_act_next_obs")
+        self.models_next_obs = density_of in ("next_obs_action", "obs_action_next_obs")
         self.init_args: dict[str, Any] = {
-            "recipe": (density or RealNVP()).spec(),
+            "recipe": (density_model or RealNVP()).spec(),
             "obs_dim": math.prod(spec.obs_shape),
             "action_dim": spec.action_dim,
-            "input": input,
+            "density_of": density_of,
             "action_sizes": list(spec.action_sizes),
         }
         self.model = CalibratedDensity(**self.init_args)
@@ -112,17 +114,17 @@ class Density(ModelModule):
         norm = self.step(optimizer, loss, self.max_grad_norm)
         return {"train/nll": loss.detach()} | ({} if norm is None else {"train/grad_norm": norm})
 
-    def assess(self, data: Any) -> dict[str, float]:
-        scores = self.model.score(self.inputs(thin(data.holdout_rows(), self.assess_rows)))
+    def validate(self, data: Any) -> dict[str, float]:
+        scores = self.model.score(self.inputs(subsample_rows(data.val_rows(), self.eval_rows)))
         return {"eval/score": float(scores.double().mean()), "eval/score_std": float(scores.double().std())}
 
-    def heed(self, metrics: dict[str, float]) -> None:
+    def on_validation(self, metrics: dict[str, float]) -> None:
         self.evaluations += 1
         if metrics["eval/score"] > self.best_score:
             self.best_score.fill_(metrics["eval/score"])
             self.stale.zero_()
             self.best.load_state_dict(self.model.state_dict())
-            self.best.calibrate(self.inputs(self.data_source.holdout_rows()))
+            self.best.calibrate(self.inputs(self.data_source.val_rows()))
             return
         self.stale += 1
         if self.model.trains and self.stale % self.lr_patience == 0:
@@ -130,18 +132,18 @@ class Density(ModelModule):
                 group["lr"] *= 0.5
 
     @property
-    def finished(self) -> bool:
+    def should_stop(self) -> bool:
         return bool(self.stale >= self.patience if self.model.trains else self.evaluations > 0)
 
-    def report(self, data: Any) -> dict[str, Any]:
+    def test_report(self, data: Any) -> dict[str, Any]:
         """Likelihood, false alarms and detection of the best weights; thresholds come from half of the held-out rows,
         all rates from the other half."""
         generator = torch.Generator().manual_seed(0)
-        rows = thin(data.holdout_rows(), REPORT_ROWS)
-        rows = choose(rows, torch.randperm(len(rows.reward), generator=generator))
+        rows = subsample_rows(data.val_rows(), REPORT_ROWS)
+        rows = select_rows(rows, torch.randperm(len(rows.reward), generator=generator))
         half = len(rows.reward) // 2
-        known = self.best.score(self.inputs(choose(rows, slice(0, half))))
-        test = choose(rows, slice(half, None))
+        known = self.best.score(self.inputs(select_rows(rows, slice(0, half))))
+        test = select_rows(rows, slice(half, None))
         x = self.inputs(test)
         inside = self.best.score(x)
         grid = quantile_grid(known)
@@ -172,9 +174,9 @@ class Density(ModelModule):
         below = scores < self.best.threshold(self.percentile)
         return {"score": scores.cpu().numpy(), "below": below.cpu().numpy()}
 
-    def provides(self) -> dict[str, Provided]:
+    def exports(self) -> dict[str, Exported]:
         path = f"{CalibratedDensity.__module__}.{CalibratedDensity.__name__}"
-        return {"density": Provided(path, self.init_args, "best.")}
+        return {"density": Exported(path, self.init_args, "best.")}
 
     def configure_optimizers(self) -> list[Optimizer] | None:
         if not self.model.trains:
@@ -182,15 +184,15 @@ class Density(ModelModule):
         return [self.optimizer.build(self.model.parameters(), self.lr)]
 
 
-def thin(rows: Transitions, most: int) -> Transitions:
+def subsample_rows(rows: Transitions, most: int) -> Transitions:
     """At most so many rows, spread evenly over all."""
     count = len(rows.reward)
     return (
         rows
         if count <= most
-        else choose(rows, torch.linspace(0, count - 1, most, dtype=torch.float64).long())
+        else select_rows(rows, torch.linspace(0, count - 1, most, dtype=torch.float64).long())
     )
 
 
-def choose(rows: Transitions, index: Tensor | slice) -> Transitions:
+def select_rows(rows: Transitions, index: Tensor | slice) -> Transitions:
     return Transitions(*(None if field is None else field[index] for field in rows))  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.dynamics import dynamics_metrics as checks
@@ -28,19 +28,20 @@ class Dynamics(ModelModule):
 
     Args:
         spec: What the env or data set is like; filled in from the data.
-        members: Networks in all; 1 is a single model. With data.bootstrap at the same number each has its own rows.
-        elites: Networks, best on held-out rows first, that later stages use.
-        hidden: Width of each hidden layer (swish).
+        ensemble_size: Networks in all; 1 is a single model. With data.ensemble_bootstrap at the same number each has
+            its own rows.
+        num_elites: Networks, best on held-out rows first, that later stages use.
+        hidden_dims: Width of each hidden layer (swish).
         probabilistic: Predict a variance, too; off: the mean alone, by squared error.
         standardize_targets: Learn changes and rewards in units of their own spread in the data.
         lr: Learning rate.
         optimizer: The optimizer, without its rate.
-        decay: L2 penalty of each layer's weights, first to last; null: 2.5e-5, 5e-5, 7.5e-5 ..., 1e-4.
-        decay_factor: Multiplies all of them (0.5 in MOPO's implementations, 1 in GORMPO's).
-        bound_weight: Weight of the distance between the learned bounds of the log-variance.
+        weight_decays: L2 penalty of each layer's weights, first to last; null: 2.5e-5, 5e-5, 7.5e-5 ..., 1e-4.
+        weight_decay_scale: Multiplies all of them (0.5 in MOPO's implementations, 1 in GORMPO's).
+        logvar_loss_coef: Weight of the distance between the learned bounds of the log-variance.
         max_grad_norm: Gradients are scaled down to this norm; null never.
-        holdout_rows: Most held-out rows that an evaluation looks at.
-        improvement: Share by which a member's held-out error must fall for its weights to be kept.
+        eval_rows: Most held-out rows that an evaluation looks at.
+        improvement_threshold: Share by which a member's held-out error must fall for its weights to be kept.
         patience: Evaluations without any such member after which training ends.
         termination: When an episode ends, for the report; null: by the env's name, if it is known.
     """
@@ -53,38 +54,51 @@ class Dynamics(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        members: int = 7,
-        elites: int = 5,
-        hidden: list[int] = [200, 200, 200, 200],  # noqa: B006  (copied, never mutated)
+        ensemble_size: int = 7,
+        num_elites: int = 5,
+        hidden_dims: list[int] = [200, 200, 200, 200],  # noqa: B006  (copied, never mutated)
         probabilistic: bool = True,
         standardize_targets: bool = False,
         lr: float = 1e-3,
         optimizer: OptimizerRecipe | None = None,
-        decay: list[float] | None = None,
-        decay_factor: float = 0.5,
-        bound_weight: float = 0.01,
+        weight_decays: list[float] | None = None,
+        weight_decay_scale: float = 0.5,
+        logvar_loss_coef: float = 0.01,
         max_grad_norm: float | None = None,
-        holdout_rows: int = 5000,
-        improvement: float = 0.01,
+        eval_rows: int = 5000,
+        improvement_threshold: float = 0.01,
         patience: int = 5,
         termination: Termination | None = None,
     ) -> None:
         super().__init__(spec)
         if len(spec.obs_shape) != 1:
             raise ConfigError(f"Dynamics needs flat observations; {spec.env_id} has shape {spec.obs_shape}")
-        if decay is not None and len(decay) != len(hidden) + 1:
+        if weight_decays is not None and len(weight_decays) != len(hidden_dims) + 1:
             raise ConfigError(
-                f"model.decay has {len(decay)} numbers; the network has {len(hidden) + 1} layers"
+                f"model.weight_decays has {len(weight_decays)} numbers; the network has {len(hidden_dims) + 1} layers"
             )
         self.model = EnsembleDynamics(
-            spec.obs_shape[0], spec.action_dim, members, elites, hidden, probabilistic, standardize_targets
+            spec.obs_shape[0],
+            spec.action_dim,
+            ensemble_size,
+            num_elites,
+            hidden_dims,
+            probabilistic,
+            standardize_targets,
         )
         self.best = copy.deepcopy(self.model).requires_grad_(False)
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
-        self.decay = [decay_factor * value for value in decay or default_decay(len(hidden) + 1)]
-        self.bound_weight, self.holdout_rows = bound_weight, holdout_rows
-        self.members = members
-        self.improvement, self.patience, self.termination = improvement, patience, termination
+        self.weight_decays = [
+            weight_decay_scale * value
+            for value in weight_decays or default_weight_decays(len(hidden_dims) + 1)
+        ]
+        self.logvar_loss_coef, self.eval_rows = logvar_loss_coef, eval_rows
+        self.ensemble_size = ensemble_size
+        self.improvement_threshold, self.patience, self.termination = (
+            improvement_threshold,
+            patience,
+            termination,
+        )
         self.register_buffer("stale", torch.zeros((), dtype=torch.int64))  # evaluations without improvement
 
     def on_fit_start(self) -> None:
@@ -112,7 +126,7 @@ class Dynamics(ModelModule):
             loss = (mean - target).square().mean((-2, -1)).sum()
             return loss, {"train/loss": loss, "train/mse": error}
         bounds = model.max_log_var.sum() - model.min_log_var.sum()
-        loss = gaussian_nll(mean, log_var, target).sum() + self.bound_weight * bounds
+        loss = gaussian_nll(mean, log_var, target).sum() + self.logvar_loss_coef * bounds
         return loss, {"train/loss": loss, "train/mse": error, "train/log_var": log_var.detach().mean()}
 
     def configure_optimizers(self) -> Optimizer:
@@ -127,27 +141,27 @@ class Dynamics(ModelModule):
         own = group["weight_decay"]
         found.param_groups[:] = [
             {**group, "params": [weight], "weight_decay": own + 2.0 * decay}
-            for weight, decay in zip(weights, self.decay, strict=True)
+            for weight, decay in zip(weights, self.weight_decays, strict=True)
         ] + [{**group, "params": others}]
         return found
 
-    def assess(self, data: Any) -> dict[str, float]:
+    def validate(self, data: Any) -> dict[str, float]:
         """The members on held-out rows. The score is minus the error of the elites that would now be handed on."""
-        rows = self._here(checks.thinned(data.holdout_rows(), self.holdout_rows))
+        rows = self._here(checks.subsample(data.val_rows(), self.eval_rows))
         errors = checks.squared_errors(self.model, rows).mean(-1)
         kept = torch.where(self._improved(errors), errors, self.best.holdout.to(errors))
         score = -float(kept.sort().values[: len(self.best.elites)].mean())
-        members = {f"eval/holdout_member_{k}": float(error) for k, error in enumerate(errors)}
-        return {"eval/score": score, "eval/holdout": float(errors.mean()), **members}
+        members = {f"eval/val_mse_member_{k}": float(error) for k, error in enumerate(errors)}
+        return {"eval/score": score, "eval/val_mse": float(errors.mean()), **members}
 
     def _improved(self, errors: Tensor) -> Tensor:
         best = self.best.holdout.to(errors)
-        return errors.isfinite() & (best.isinf() | (best - errors > self.improvement * best))
+        return errors.isfinite() & (best.isinf() | (best - errors > self.improvement_threshold * best))
 
     @torch.no_grad()
-    def heed(self, metrics: dict[str, float]) -> None:
+    def on_validation(self, metrics: dict[str, float]) -> None:
         """Keeps the weights of each member that has improved, and chooses the elites."""
-        found = [metrics[f"eval/holdout_member_{k}"] for k in range(self.model.members)]
+        found = [metrics[f"eval/val_mse_member_{k}"] for k in range(self.model.ensemble_size)]
         errors = torch.tensor(found, dtype=torch.float64, device=self.best.holdout.device)
         improved = self._improved(errors)
         self.stale.copy_(torch.where(improved.any(), 0, self.stale + 1))
@@ -162,12 +176,12 @@ class Dynamics(ModelModule):
         self.best.elites.copy_(self.best.holdout.argsort(stable=True)[: len(self.best.elites)])
 
     @property
-    def finished(self) -> bool:
+    def should_stop(self) -> bool:
         return bool(self.stale >= self.patience)
 
-    def report(self, data: Any) -> dict[str, Any]:
+    def test_report(self, data: Any) -> dict[str, Any]:
         """The kept members on all held-out rows: errors, calibration, rollouts along episodes, ends foreseen."""
-        model, rows = self.best, self._here(data.holdout_rows())
+        model, rows = self.best, self._here(data.val_rows())
         errors = checks.squared_errors(model, rows)
         elite = errors.mean(-1)[model.elites].mean()
         names = [*(f"obs_{i}" for i in range(model.obs_dim)), "reward"]
@@ -214,7 +228,7 @@ class Dynamics(ModelModule):
     def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
         """The elites' mean prediction, their mean standard deviation, and the largest norm of it (the spread)."""
         found: dict[str, list[Tensor]] = {"next_obs": [], "reward": [], "std": [], "spread": []}
-        for part in checks.pieces(self._here(rows)):
+        for part in checks.chunks(self._here(rows)):
             mean, std = (of[self.best.elites] for of in self.best.predict(part.obs, part.action))
             middle = mean.mean(0)
             values = (middle[:, :-1], middle[:, -1], std.mean(0), std.norm(dim=-1).amax(0))
@@ -223,14 +237,14 @@ class Dynamics(ModelModule):
         return {name: torch.cat(values).numpy() for name, values in found.items()}
 
     def _here(self, rows: Transitions) -> Transitions:
-        return checks.each(rows, lambda field: field.to(self.device))
+        return checks.map_fields(rows, lambda field: field.to(self.device))
 
-    def provides(self) -> dict[str, Provided]:
+    def exports(self) -> dict[str, Exported]:
         path = f"{EnsembleDynamics.__module__}.{EnsembleDynamics.__qualname__}"
-        return {"dynamics": Provided(path, self.best.init_args(), "best.")}
+        return {"dynamics": Exported(path, self.best.init_args(), "best.")}
 
 
-def default_decay(layers: int) -> list[float]:
+def default_weight_decays(layers: int) -> list[float]:
     """The numbers of PETS and its descendants for five layers, and their like for fewer or more."""
     if layers < 3:
         return [2.5e-5, 1e-4][-layers:]

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.action_distributions import categorical_log_prob
 from rl_lightning.models.policies import (
@@ -31,14 +31,14 @@ class BC(PolicyModule):
 
     Args:
         spec: What the data are like; filled in from them.
-        hidden: Hidden sizes of the policy.
+        hidden_dims: Hidden sizes of the policy.
         loss: mse (error of one action per observation) or nll (density of a squashed Gaussian; of the classes for
             discrete actions); null: mse for continuous actions, nll for discrete ones.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate.
         optimizer: The optimizer, without its rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
-        network: What turns an observation into the policy's features, instead of `hidden`.
+        network: What turns an observation into the policy's features, instead of `hidden_dims`.
     """
 
     learns_from = (Transitions,)
@@ -47,7 +47,7 @@ class BC(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        hidden: list[int] | None = None,
+        hidden_dims: list[int] | None = None,
         loss: str | None = None,
         normalize_obs: bool = True,
         lr: float = 3e-4,
@@ -65,20 +65,20 @@ class BC(PolicyModule):
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
         gaussian = SquashedGaussianPolicy if self.loss == "nll" else DeterministicPolicy
         kind = CategoricalPolicy if discrete else gaussian
-        recipe = network_or_sizes(network, hidden, "network", "hidden")
+        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
         self.policy: PolicyNet = kind(
-            flat_width(spec, "BC"), spec.action_dim, hidden or [256, 256], normalize_obs, network=recipe
+            flat_width(spec, "BC"), spec.action_dim, hidden_dims or [256, 256], normalize_obs, network=recipe
         )
 
     def on_fit_start(self) -> None:
         self.policy.fit_norm(self.data_source)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        if explore is None:
+        if generator is None:
             return self.policy.greedy(obs, mask), carry
-        return self.policy.sample(obs, explore, mask), carry
+        return self.policy.sample(obs, generator, mask), carry
 
     def update(self, batch: Transitions) -> Metrics:
         loss = (batch.weight * self._cost(self.policy.norm(batch.obs), batch)).mean()
@@ -93,8 +93,8 @@ class BC(PolicyModule):
             return -self.policy.log_prob(obs, batch.action.clamp(-EDGE, EDGE))
         return F.mse_loss(self.policy(obs), batch.action, reduction="none").mean(-1)
 
-    def provides(self) -> dict[str, Provided]:
-        return {"policy": self.policy.provided("policy.")} if self.policy.describable else {}
+    def exports(self) -> dict[str, Exported]:
+        return {"policy": self.policy.exported("policy.")} if self.policy.describable else {}
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer.build(self.policy.parameters(), self.lr)

@@ -10,9 +10,9 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.value import polyak_, soft_clipped_q, td_target
+from rl_lightning.functional.value import polyak_update, soft_clipped_double_q, td_target
 from rl_lightning.models.bcq_policy import BCQPolicy
 from rl_lightning.models.policies import flat_width
 from rl_lightning.nn.own_networks import NetworkLike, network_or_sizes
@@ -25,22 +25,22 @@ class BCQ(PolicyModule):
 
     Args:
         spec: What the data are like; filled in from them.
-        hidden: Hidden sizes of the perturbation and of each critic.
-        vae_hidden: Hidden sizes of the model of the data's actions; it is most of the cost.
-        reach: Largest change that the perturbation makes to an action.
-        low_share: Weight of the lower critic in the target; the rest is the higher one's.
-        target_candidates: Actions of which the target takes the best.
-        candidates: Actions of which acting takes the best.
-        kl_weight: Weight of the KL term of the model of the data's actions.
-        target_rate: Share of the networks that the slow ones take over at each update.
+        hidden_dims: Hidden sizes of the perturbation and of each critic.
+        vae_hidden_dims: Hidden sizes of the model of the data's actions; it is most of the cost.
+        phi: Largest change that the perturbation makes to an action.
+        lmbda: Weight of the lower critic in the target; the rest is the higher one's.
+        num_target_samples: Actions of which the target takes the best.
+        num_samples: Actions of which acting takes the best.
+        kl_coef: Weight of the KL term of the model of the data's actions.
+        tau: Fraction of the networks that the targets take over at each update.
         gamma: Discount.
         lr: Learning rate.
         optimizer: The optimizer of all three parts, without its rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         network: What turns an observation with an action into features of the perturbation and of each critic, instead
-            of `hidden`.
+            of `hidden_dims`.
         vae_network: What turns an observation with an action (in the decoder: with a code) into features of the model
-            of the data's actions, instead of `vae_hidden`.
+            of the data's actions, instead of `vae_hidden_dims`.
     """
 
     learns_from = (Transitions,)
@@ -49,14 +49,14 @@ class BCQ(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        hidden: list[int] | None = None,
-        vae_hidden: list[int] | None = None,
-        reach: float = 0.05,
-        low_share: float = 0.75,
-        target_candidates: int = 10,
-        candidates: int = 100,
-        kl_weight: float = 0.5,
-        target_rate: float = 0.005,
+        hidden_dims: list[int] | None = None,
+        vae_hidden_dims: list[int] | None = None,
+        phi: float = 0.05,
+        lmbda: float = 0.75,
+        num_target_samples: int = 10,
+        num_samples: int = 100,
+        kl_coef: float = 0.5,
+        tau: float = 0.005,
         gamma: float = 0.99,
         lr: float = 1e-3,
         optimizer: OptimizerRecipe | None = None,
@@ -65,65 +65,69 @@ class BCQ(PolicyModule):
         vae_network: NetworkLike | None = None,
     ) -> None:
         super().__init__(spec)
-        if min(target_candidates, candidates) < 1:
-            raise ConfigError("model.candidates and model.target_candidates must be at least 1")
-        if not 0.0 <= low_share <= 1.0:
-            raise ConfigError(f"model.low_share is {low_share}; it must lie between 0 and 1")
-        self.low_share, self.target_candidates, self.kl_weight = low_share, target_candidates, kl_weight
-        self.target_rate, self.gamma, self.lr = target_rate, gamma, lr
+        if min(num_target_samples, num_samples) < 1:
+            raise ConfigError("model.num_samples and model.num_target_samples must be at least 1")
+        if not 0.0 <= lmbda <= 1.0:
+            raise ConfigError(f"model.lmbda is {lmbda}; it must lie between 0 and 1")
+        self.lmbda, self.num_target_samples, self.kl_coef = lmbda, num_target_samples, kl_coef
+        self.tau, self.gamma, self.lr = tau, gamma, lr
         self.optimizer, self.max_grad_norm = optimizer or Adam(), max_grad_norm
-        recipe = network_or_sizes(network, hidden, "network", "hidden")
-        vae_recipe = network_or_sizes(vae_network, vae_hidden, "vae_network", "vae_hidden")
-        width, hidden, vae_hidden = flat_width(spec, "BCQ"), hidden or [400, 300], vae_hidden or [750, 750]
-        self.policy = BCQPolicy(
-            width, spec.action_dim, hidden, vae_hidden, reach, candidates, recipe, vae_recipe
+        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
+        vae_recipe = network_or_sizes(vae_network, vae_hidden_dims, "vae_network", "vae_hidden_dims")
+        width, hidden_dims, vae_hidden_dims = (
+            flat_width(spec, "BCQ"),
+            hidden_dims or [400, 300],
+            vae_hidden_dims or [750, 750],
         )
-        self.actor_slow = copy.deepcopy(self.policy.actor).requires_grad_(False)
-        self.q_slow = copy.deepcopy(self.policy.q).requires_grad_(False)
+        self.policy = BCQPolicy(
+            width, spec.action_dim, hidden_dims, vae_hidden_dims, phi, num_samples, recipe, vae_recipe
+        )
+        self.actor_target = copy.deepcopy(self.policy.actor).requires_grad_(False)
+        self.q_target = copy.deepcopy(self.policy.q).requires_grad_(False)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        if explore is None:
+        if generator is None:
             return self.policy.greedy(obs), carry
-        return self.policy.sample(obs, explore), carry
+        return self.policy.sample(obs, generator), carry
 
     def update(self, batch: Transitions) -> Metrics:
         vae_optimizer, critic_optimizer, actor_optimizer = self.raw_optimizers()
         error, kl = self.policy.vae.loss(batch.obs, batch.action)
-        self.step(vae_optimizer, error + self.kl_weight * kl, self.max_grad_norm)
+        self.step(vae_optimizer, error + self.kl_coef * kl, self.max_grad_norm)
 
         q = self.policy.q(batch.obs, batch.action)
         critic_loss = 0.5 * (batch.weight * (q - self._target(batch)).square()).mean(-1).sum()
         self.step(critic_optimizer, critic_loss, self.max_grad_norm)
 
         with torch.no_grad():
-            likely = self.policy.likely(batch.obs)
+            likely = self.policy.sample_candidates(batch.obs)
         actor_loss = -self.policy.q(batch.obs, self.policy.actor(batch.obs, likely))[0].mean()
         self.step(actor_optimizer, actor_loss, self.max_grad_norm)
-        self._follow()
+        self._update_targets()
         return {
-            "train/vae_error": error,
+            "train/vae_recon_loss": error,
             "train/vae_kl": kl,
             "train/critic_loss": critic_loss,
-            "train/q": q.mean(),
+            "train/q_values": q.mean(),
             "train/actor_loss": actor_loss,
         }
 
     @torch.no_grad()
     def _target(self, batch: Transitions) -> Tensor:
-        next_obs = batch.next_obs.repeat_interleave(self.target_candidates, 0)  # [B*K, O]
-        action = self.actor_slow(next_obs, self.policy.likely(next_obs))
-        value = soft_clipped_q(self.q_slow(next_obs, action), self.low_share)
-        best = value.view(-1, self.target_candidates).amax(-1)
+        next_obs = batch.next_obs.repeat_interleave(self.num_target_samples, 0)  # [B*K, O]
+        action = self.actor_target(next_obs, self.policy.sample_candidates(next_obs))
+        value = soft_clipped_double_q(self.q_target(next_obs, action), self.lmbda)
+        best = value.view(-1, self.num_target_samples).amax(-1)
         return td_target(batch.reward, best, batch.terminated, batch.discount)
 
-    def _follow(self) -> None:
-        polyak_(list(self.q_slow.parameters()), list(self.policy.q.parameters()), self.target_rate)
-        polyak_(list(self.actor_slow.parameters()), list(self.policy.actor.parameters()), self.target_rate)
+    def _update_targets(self) -> None:
+        polyak_update(list(self.q_target.parameters()), list(self.policy.q.parameters()), self.tau)
+        polyak_update(list(self.actor_target.parameters()), list(self.policy.actor.parameters()), self.tau)
 
-    def provides(self) -> dict[str, Provided]:
-        return {"policy": self.policy.provided("policy.")} if self.policy.describable else {}
+    def exports(self) -> dict[str, Exported]:
+        return {"policy": self.policy.exported("policy.")} if self.policy.describable else {}
 
     def configure_optimizers(self) -> list[Optimizer]:
         parts = (self.policy.vae, self.policy.q, self.policy.actor)

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import load_provided
+from rl_lightning.artifacts import load_exported
 from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError
-from rl_lightning.planning.mpc import ensemble_score, source_of
+from rl_lightning.planning.mpc import ensemble_score, generator_or_fixed
 from rl_lightning.planning.planners import MPPI, Planner, shifted
 from rl_lightning.types import Carry, EnvSpec
 
@@ -23,11 +23,11 @@ class EnsembleMPC(PolicyModule):
 
     Args:
         spec: What the env is like; filled in from the data.
-        dynamics: Product of a dynamics stage.
-        policy: Product of a policy (e.g. BC's) that proposes plans; null: none.
+        dynamics: Artifact of a dynamics stage.
+        policy_from: Artifact of a policy (e.g. BC's) that proposes plans; null: none.
         planner: The search; null: MPPI.
         gamma: Discount of imagined rewards.
-        doubt: Taken off per unit of the elites' predicted spread; keeps plans near the data.
+        uncertainty_penalty: Taken off per unit of the elites' predicted spread; keeps plans near the data.
         termination: When an imagined episode ends; null: by the env.
     """
 
@@ -37,30 +37,30 @@ class EnsembleMPC(PolicyModule):
         self,
         spec: EnvSpec,
         dynamics: str,
-        policy: str | None = None,
+        policy_from: str | None = None,
         planner: Planner | None = None,
         gamma: float = 0.99,
-        doubt: float = 0.0,
+        uncertainty_penalty: float = 0.0,
         termination: Termination | None = None,
     ) -> None:
         super().__init__(spec)
-        if doubt < 0.0:
-            raise ConfigError(f"model.doubt is {doubt}; it must not be negative")
-        self.source, self.proposer = dynamics, policy
-        self.planner = planner or MPPI(policy_samples=0 if policy is None else 24)
-        if self.planner.policy_samples and policy is None:
-            raise ConfigError("model.planner.policy_samples needs model.policy, or must be 0")
-        self.gamma, self.doubt = gamma, doubt
+        if uncertainty_penalty < 0.0:
+            raise ConfigError(f"model.uncertainty_penalty is {uncertainty_penalty}; it must not be negative")
+        self.source, self.proposer = dynamics, policy_from
+        self.planner = planner or MPPI(num_pi_trajs=0 if policy_from is None else 24)
+        if self.planner.num_pi_trajs and policy_from is None:
+            raise ConfigError("model.planner.num_pi_trajs needs model.policy_from, or must be 0")
+        self.gamma, self.uncertainty_penalty = gamma, uncertainty_penalty
         self.termination = termination or termination_for(spec.env_id)
 
     @cached_property
     def dynamics(self) -> Any:
         """The learned env; no part of this module, so that its weights are neither trained nor saved."""
-        return load_provided(self.source, "dynamics")
+        return load_exported(self.source, "dynamics")
 
     @cached_property
     def policy(self) -> Any:
-        return None if self.proposer is None else load_provided(self.proposer, "policy")
+        return None if self.proposer is None else load_exported(self.proposer, "policy")
 
     def borrowed(self) -> dict[str, nn.Module]:
         proposer = {} if self.policy is None else {"policy": self.policy}
@@ -79,20 +79,20 @@ class EnsembleMPC(PolicyModule):
 
     @torch.no_grad()
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        draw = source_of(explore)
+        draw = generator_or_fixed(generator)
         dynamics = self.dynamics.to(obs.device)
-        mean, count = shifted(carry[0]), self.planner.policy_samples
+        mean, count = shifted(carry[0]), self.planner.num_pi_trajs
         proposals = self._proposals(dynamics, obs, draw) if count else None
-        score = ensemble_score(dynamics, obs, self.termination, self.gamma, draw, self.doubt)
+        score = ensemble_score(dynamics, obs, self.termination, self.gamma, draw, self.uncertainty_penalty)
         draws = self.planner.draw(mean, draw, count)
-        plan = self.planner.search(score, mean, draws, explore is not None, proposals)
+        plan = self.planner.search(score, mean, draws, generator is not None, proposals)
         return plan.action, (plan.mean,)
 
     def _proposals(self, dynamics: Any, obs: Tensor, draw: torch.Generator) -> Tensor:
         """What the policy would do along the model, each time a little differently.  [N, O] -> [N, P, H, A]"""
-        policy, count = self.policy.to(obs.device), self.planner.policy_samples
+        policy, count = self.policy.to(obs.device), self.planner.num_pi_trajs
         here, taken = obs.repeat_interleave(count, 0), []
         for _ in range(self.planner.horizon):
             taken.append(policy.sample(here, draw).clamp(-1.0, 1.0))

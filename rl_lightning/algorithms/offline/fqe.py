@@ -15,10 +15,10 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import load_provided
+from rl_lightning.artifacts import load_exported
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.value import polyak_, td_target
-from rl_lightning.models.policies import ObsScale, flat_width
+from rl_lightning.functional.value import polyak_update, td_target
+from rl_lightning.models.policies import ObsNormalizer, flat_width
 from rl_lightning.nn.heads.critics import make_critics
 from rl_lightning.nn.own_networks import NetworkLike, network_or_sizes
 from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
@@ -31,16 +31,16 @@ REMEMBERED = 6  # evaluations that the test for a plateau looks at
 
 
 class FQE(ModelModule):
-    """Learns the values of a fixed policy by its own Bellman equation; each critic follows its own slow copy.
+    """Learns the values of a fixed policy by its own Bellman equation; each critic follows its own target copy.
 
     Values begin near 0 and rise for many updates, and so does their error on held-out rows, which is measured in their
-    own units: the newest critics are the best ones. What is reported are the slow copies, averages of the newest.
+    own units: the newest critics are the best ones. What is reported are the target copies, averages of the newest.
 
     Args:
         spec: What the data are like; filled in from them.
-        policy: Product of the stage whose policy is valued.
-        critics: How many critics are kept; their spread says how sure the estimate is.
-        hidden: Hidden sizes of each critic.
+        policy_from: Artifact of the stage whose policy is valued.
+        num_critics: How many critics are kept; their spread says how sure the estimate is.
+        hidden_dims: Hidden sizes of each critic.
         layer_norm: Normalise each hidden layer's output before its activation; without it critics err on actions that
             the data do not have.
         stochastic: Value the policy that draws its actions, not the greedy one. One that draws in evaluation too
@@ -48,13 +48,13 @@ class FQE(ModelModule):
         draws: Actions drawn beforehand for each row of the data, of a policy that is valued by its draws.
         plateau: The run ends when the value has settled: by its trend less than this fraction of it is still to come.
             null: never.
-        target_rate: Share of the critics that the slow ones take over at each update.
+        tau: Fraction of the critics that the targets take over at each update.
         gamma: Discount.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate.
         optimizer: The optimizer, without its rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
-        network: What turns an observation with an action into a critic's features, instead of `hidden`.
+        network: What turns an observation with an action into a critic's features, instead of `hidden_dims`.
     """
 
     learns_from = (Transitions,)
@@ -65,14 +65,14 @@ class FQE(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        policy: str,
-        critics: int = 4,
-        hidden: list[int] | None = None,
+        policy_from: str,
+        num_critics: int = 4,
+        hidden_dims: list[int] | None = None,
         layer_norm: bool = True,
         stochastic: bool = False,
         draws: int = 4,
         plateau: float | None = 0.03,
-        target_rate: float = 0.02,
+        tau: float = 0.02,
         gamma: float = 0.99,
         normalize_obs: bool = True,
         lr: float = 3e-4,
@@ -84,21 +84,23 @@ class FQE(ModelModule):
         if draws < 1:
             raise ConfigError(f"model.draws is {draws}; it must be at least 1")
         self.draws, self.plateau = draws, plateau
-        self.policy, self.stochastic, self.members = policy, stochastic, critics
-        self.target_rate, self.gamma, self.lr = target_rate, gamma, lr
+        self.policy_from, self.stochastic, self.ensemble_size = policy_from, stochastic, num_critics
+        self.tau, self.gamma, self.lr = tau, gamma, lr
         self.optimizer, self.max_grad_norm = optimizer or Adam(), max_grad_norm
         width = flat_width(spec, "FQE")
-        self.norm: nn.Module = ObsScale(width) if normalize_obs else nn.Identity()
-        recipe = network_or_sizes(network, hidden, "network", "hidden")
-        self.q = make_critics(critics, width, spec.action_dim, hidden or [256, 256], recipe, layer_norm)
-        self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
+        self.norm: nn.Module = ObsNormalizer(width) if normalize_obs else nn.Identity()
+        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
+        self.q = make_critics(
+            num_critics, width, spec.action_dim, hidden_dims or [256, 256], recipe, layer_norm
+        )
+        self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("history", torch.zeros(REMEMBERED, 2))  # update, value; newest last
         self._actions: Tensor | None = None  # [draws, N, A], the policy's at each row's next observation
 
     @cached_property
-    def valued(self) -> Any:
+    def policy(self) -> Any:
         """The policy in question; no part of this module, so that its weights are neither trained nor saved."""
-        return load_provided(self.policy, "policy")
+        return load_exported(self.policy_from, "policy")
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         state_dict.setdefault(
@@ -108,39 +110,40 @@ class FQE(ModelModule):
 
     def setup(self, stage: str) -> None:
         wanted = (self.spec.obs_shape[0], self.spec.action_dim)
-        known = self.valued.init_args  # a missing product is reported before anything starts
-        if self.valued.discrete != (self.spec.action_kind == "discrete"):
-            kind = "discrete" if self.valued.discrete else "continuous"
+        known = self.policy.init_args  # a missing artifact is reported before anything starts
+        if self.policy.discrete != (self.spec.action_kind == "discrete"):
+            kind = "discrete" if self.policy.discrete else "continuous"
             raise ConfigError(
-                f"{self.policy}: a policy of {kind} actions; the data have {self.spec.action_kind} ones"
+                f"{self.policy_from}: a policy of {kind} actions; the data have {self.spec.action_kind} ones"
             )
         if (known["obs_dim"], known["action_dim"]) != wanted:
             raise ConfigError(
-                f"{self.policy}: a policy of {known['obs_dim']} observations and {known['action_dim']} actions; "
+                f"{self.policy_from}: a policy of {known['obs_dim']} observations and {known['action_dim']} actions; "
                 f"the data have {wanted[0]} and {wanted[1]}"
             )
 
     def on_fit_start(self) -> None:
         data = self.data_source
-        if isinstance(self.norm, ObsScale):
+        if isinstance(self.norm, ObsNormalizer):
             self.norm.fit_once(data)
         # The policy does not change, so its actions are asked for once; after a resume they are the same again.
         draw = torch.Generator().manual_seed(derive(data.seed, "policy"))
         parts = data.dataset.next_obs.split(CHUNK)
         made = [
-            torch.cat([self.choose(rows.to(self.device), draw) for rows in parts]) for _ in range(self.times)
+            torch.cat([self.policy_action(rows.to(self.device), draw) for rows in parts])
+            for _ in range(self.times)
         ]
         self._actions = torch.stack(made)
 
     @property
     def times(self) -> int:
         """Draws of each action: one where there is nothing to draw."""
-        return self.draws if self.stochastic or self.valued.draws else 1
+        return self.draws if self.stochastic or self.policy.draws else 1
 
     @torch.no_grad()
-    def choose(self, obs: Tensor, generator: torch.Generator) -> Tensor:
+    def policy_action(self, obs: Tensor, generator: torch.Generator) -> Tensor:
         """The policy's actions as the critics take them.  [N, O] -> [N, A]"""
-        return self.code(self.valued.to(obs.device).choose(obs, generator, not self.stochastic))
+        return self.code(self.policy.to(obs.device).choose(obs, generator, not self.stochastic))
 
     def code(self, action: Tensor) -> Tensor:
         """Discrete actions as rows with a single 1."""
@@ -152,7 +155,7 @@ class FQE(ModelModule):
         """What the policy does at the batch's next observations, one of its draws.  [..., A]"""
         if self._actions is None:  # outside of a fit
             rows = batch.next_obs.flatten(0, -2)
-            return self.choose(rows, torch.default_generator).view(*batch.next_obs.shape[:-1], -1)
+            return self.policy_action(rows, torch.default_generator).view(*batch.next_obs.shape[:-1], -1)
         index = batch.index.to(self._actions.device)
         return self._actions[torch.randint(len(self._actions), index.shape).to(index.device), index]
 
@@ -164,17 +167,17 @@ class FQE(ModelModule):
         loss = 0.5 * (batch.weight * (q - target).square()).mean(-1).sum()
         (optimizer,) = self.raw_optimizers()
         self.step(optimizer, loss, self.max_grad_norm)
-        polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
-        return {"train/critic_loss": loss, "train/q": q.mean()}
+        polyak_update(list(self.q_target.parameters()), list(self.q.parameters()), self.tau)
+        return {"train/critic_loss": loss, "train/q_values": q.mean()}
 
     def _target(self, batch: Transitions) -> Tensor:  # [E, B]
-        next_value = self.q_slow(self.norm(batch.next_obs), self.next_actions(batch))
+        next_value = self.q_target(self.norm(batch.next_obs), self.next_actions(batch))
         reward, terminated = batch.reward.expand_as(next_value), batch.terminated.expand_as(next_value)
         return td_target(reward, next_value, terminated, batch.discount)
 
     @torch.no_grad()
     def td_error(self, rows: Transitions) -> float:
-        """Mean squared difference between a row's value and what the slow critics make of its successor."""
+        """Mean squared difference between a row's value and what the target critics make of its successor."""
         total, count = 0.0, 0
         for start in range(0, min(len(rows.reward), MOST_CHECKED), CHUNK):
             part = [
@@ -189,31 +192,31 @@ class FQE(ModelModule):
 
     @torch.no_grad()
     def values(self, obs: Tensor) -> Tensor:
-        """What each slow critic thinks the policy will earn from each observation on.  [N, O] -> [E, N]"""
+        """What each target critic thinks the policy will earn from each observation on.  [N, O] -> [E, N]"""
         draw, found = torch.Generator().manual_seed(0), []
         for rows in obs.split(CHUNK):
             here = rows.to(self.device)
-            each = [self.q_slow(self.norm(here), self.choose(here, draw)) for _ in range(self.times)]
+            each = [self.q_target(self.norm(here), self.policy_action(here, draw)) for _ in range(self.times)]
             found.append(torch.stack(each).mean(0).cpu())
         return torch.cat(found, -1)
 
-    def report(self, data: Any) -> dict[str, Any]:
+    def test_report(self, data: Any) -> dict[str, Any]:
         """Values of the observations that episodes start with: of all episodes, and of the held-out ones."""
         rows = first_rows(data.dataset.recording)
         values = self.values(data.dataset.obs[rows])
-        held_out = torch.isin(rows, data.holdout_rows().index.cpu())
+        held_out = torch.isin(rows, data.val_rows().index.cpu())
         found = {"gamma": self.gamma, **_estimate(values), "settled": self.settled}
         found |= {} if math.isnan(self.still_to_come) else {"still_to_come": self.still_to_come}
         return found | ({"held_out": _estimate(values[:, held_out])} if held_out.any() else {})
 
-    def assess(self, data: Any) -> dict[str, float]:
-        found = self.report(data)
-        metrics = {"eval/score": found["value"], "eval/td_error": self.td_error(data.holdout_rows())}
-        metrics |= {"eval/value": found["value"], "eval/spread": found["spread"]}
+    def validate(self, data: Any) -> dict[str, float]:
+        found = self.test_report(data)
+        metrics = {"eval/score": found["value"], "eval/td_error": self.td_error(data.val_rows())}
+        metrics |= {"eval/value": found["value"], "eval/value_std": found["spread"]}
         held_out = found.get("held_out")
-        return metrics | ({"eval/value_held_out": held_out["value"]} if held_out else {})
+        return metrics | ({"eval/value_val": held_out["value"]} if held_out else {})
 
-    def heed(self, metrics: dict[str, float]) -> None:
+    def on_validation(self, metrics: dict[str, float]) -> None:
         at = float(self.clock.update)
         newest = self.history.new_tensor([[at, metrics["eval/value"]]])
         self.history.copy_(torch.cat((self.history[1:], newest)))
@@ -223,7 +226,7 @@ class FQE(ModelModule):
         """Change of the value that its trend promises, as a fraction of it; NaN while there is too little to see.
 
         Values approach their end as exp(-t / horizon), no more slowly than the horizon of discounting times the updates
-        that a slow critic takes to follow.
+        that a target critic takes to follow.
         """
         half = REMEMBERED // 2
         (before, first), (now, value) = (
@@ -232,7 +235,7 @@ class FQE(ModelModule):
         )
         if not (self.history[:, 0] > 0).all() or not now > before:
             return math.nan
-        horizon = 1.0 / (max(1.0 - self.gamma, 1e-3) * self.target_rate)
+        horizon = 1.0 / (max(1.0 - self.gamma, 1e-3) * self.tau)
         return (value - first) / (now - before) * horizon / max(abs(value), 1e-6)
 
     @property
@@ -240,7 +243,7 @@ class FQE(ModelModule):
         return abs(self.still_to_come) <= (0.03 if self.plateau is None else self.plateau)
 
     @property
-    def finished(self) -> bool:
+    def should_stop(self) -> bool:
         return self.plateau is not None and self.settled
 
     def caution(self) -> str | None:
@@ -256,7 +259,9 @@ class FQE(ModelModule):
 
     def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
         with torch.no_grad():
-            q = self.q_slow(self.norm(rows.obs.to(self.device)), self.code(rows.action.to(self.device))).cpu()
+            q = self.q_target(
+                self.norm(rows.obs.to(self.device)), self.code(rows.action.to(self.device))
+            ).cpu()
         value = self.values(rows.obs)
         named = {"q": q.mean(0), "q_spread": q.std(0, correction=0)}
         named |= {"value": value.mean(0), "value_spread": value.std(0, correction=0)}

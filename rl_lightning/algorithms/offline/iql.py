@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.value import advantage_weight, expectile_loss, polyak_, td_target
+from rl_lightning.functional.value import exp_advantage_weight, expectile_loss, polyak_update, td_target
 from rl_lightning.models.policies import TanhGaussianPolicy, flat_width
 from rl_lightning.nn.heads.critics import make_critics, with_output
 from rl_lightning.nn.mlp import MLP
@@ -28,13 +28,13 @@ class IQL(PolicyModule):
 
     Args:
         spec: What the data are like; filled in from them.
-        hidden: Hidden sizes of the policy.
-        critic_hidden: Hidden sizes of the critics and of the state value; null: as the policy.
-        critics: How many critics are kept; the lowest counts.
+        hidden_dims: Hidden sizes of the policy.
+        critic_hidden_dims: Hidden sizes of the critics and of the state value; null: as the policy.
+        num_critics: How many critics are kept; the lowest counts.
         expectile: Which expectile of the critics' values a state is worth; 0.5 is the mean, towards 1 the best.
-        temperature: How sharply cloning prefers better actions; 0 clones all alike.
-        advantage_clip: Largest weight of a row in cloning.
-        target_rate: Share of the critics that the slow ones take over at each update.
+        beta: How sharply cloning prefers better actions; 0 clones all alike.
+        max_weight: Largest weight of a row in cloning.
+        tau: Fraction of the critics that the targets take over at each update.
         gamma: Discount.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate of the policy.
@@ -42,9 +42,9 @@ class IQL(PolicyModule):
         lr_schedule: How the policy's rate changes over the run (the paper: Cosine); null: it does not.
         optimizer: The optimizer of all three, without its rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
-        network: What turns an observation into the policy's features, instead of `hidden`.
+        network: What turns an observation into the policy's features, instead of `hidden_dims`.
         critic_network: What turns an observation with an action into a critic's features; for the state value, of an
-            observation alone, instead of `critic_hidden`.
+            observation alone, instead of `critic_hidden_dims`.
     """
 
     learns_from = (Transitions,)
@@ -53,13 +53,13 @@ class IQL(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        hidden: list[int] | None = None,
-        critic_hidden: list[int] | None = None,
-        critics: int = 2,
+        hidden_dims: list[int] | None = None,
+        critic_hidden_dims: list[int] | None = None,
+        num_critics: int = 2,
         expectile: float = 0.7,
-        temperature: float = 3.0,
-        advantage_clip: float = 100.0,
-        target_rate: float = 0.005,
+        beta: float = 3.0,
+        max_weight: float = 100.0,
+        tau: float = 0.005,
         gamma: float = 0.99,
         normalize_obs: bool = False,
         lr: float = 3e-4,
@@ -73,40 +73,42 @@ class IQL(PolicyModule):
         super().__init__(spec)
         if not 0.0 < expectile < 1.0:
             raise ConfigError(f"model.expectile is {expectile}; it must lie between 0 and 1")
-        self.expectile, self.temperature, self.advantage_clip = expectile, temperature, advantage_clip
-        self.target_rate, self.gamma, self.max_grad_norm = target_rate, gamma, max_grad_norm
+        self.expectile, self.beta, self.max_weight = expectile, beta, max_weight
+        self.tau, self.gamma, self.max_grad_norm = tau, gamma, max_grad_norm
         self.lr, self.critic_lr, self.lr_schedule = lr, critic_lr or lr, lr_schedule or Constant()
         self.optimizer = optimizer or Adam()
-        recipe = network_or_sizes(network, hidden, "network", "hidden")
-        critic_recipe = network_or_sizes(critic_network, critic_hidden, "critic_network", "critic_hidden")
-        width, hidden = flat_width(spec, "IQL"), hidden or [256, 256]
-        wide = critic_hidden or hidden
-        self.policy = TanhGaussianPolicy(width, spec.action_dim, hidden, normalize_obs, network=recipe)
-        self.q = make_critics(critics, width, spec.action_dim, wide, critic_recipe)
-        self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
+        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
+        critic_recipe = network_or_sizes(
+            critic_network, critic_hidden_dims, "critic_network", "critic_hidden_dims"
+        )
+        width, hidden_dims = flat_width(spec, "IQL"), hidden_dims or [256, 256]
+        wide = critic_hidden_dims or hidden_dims
+        self.policy = TanhGaussianPolicy(width, spec.action_dim, hidden_dims, normalize_obs, network=recipe)
+        self.q = make_critics(num_critics, width, spec.action_dim, wide, critic_recipe)
+        self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.value = with_output(critic_recipe or MLP(wide, "relu", init="default"), width, 1)
 
     def on_fit_start(self) -> None:
         self.policy.fit_norm(self.data_source)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        if explore is None:
+        if generator is None:
             return self.policy.greedy(obs), carry
-        return self.policy.sample(obs, explore), carry
+        return self.policy.sample(obs, generator), carry
 
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, value_optimizer = self.raw_optimizers()
         obs, next_obs = self.policy.norm(batch.obs), self.policy.norm(batch.next_obs)
         with torch.no_grad():
-            q_data = self.q_slow(obs, batch.action).amin(0)
+            q_data = self.q_target(obs, batch.action).amin(0)
         value_loss = expectile_loss(q_data - self.value(obs).squeeze(-1), self.expectile)
         self.step(value_optimizer, value_loss, self.max_grad_norm)
 
         with torch.no_grad():
             value, next_value = self.value(torch.cat((obs, next_obs))).squeeze(-1).chunk(2)
-            weight = advantage_weight(q_data - value, self.temperature, self.advantage_clip)
+            weight = exp_advantage_weight(q_data - value, self.beta, self.max_weight)
             target = td_target(batch.reward, next_value, batch.terminated, batch.discount)
         actor_loss = -(weight * self.policy.log_prob(obs, batch.action)).mean()
         set_lr(actor_optimizer, self.lr_schedule, self.progress)
@@ -115,18 +117,18 @@ class IQL(PolicyModule):
         q = self.q(obs, batch.action)
         critic_loss = 0.5 * (batch.weight * (q - target).square()).mean(-1).sum()
         self.step(critic_optimizer, critic_loss, self.max_grad_norm)
-        polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
+        polyak_update(list(self.q_target.parameters()), list(self.q.parameters()), self.tau)
         return {
             "train/value_loss": value_loss,
             "train/actor_loss": actor_loss,
             "train/critic_loss": critic_loss,
             "train/value": value.mean(),
-            "train/q": q.mean(),
-            "train/clipped_weights": (weight >= self.advantage_clip).float().mean(),
+            "train/q_values": q.mean(),
+            "train/weight_clip_fraction": (weight >= self.max_weight).float().mean(),
         }
 
-    def provides(self) -> dict[str, Provided]:
-        return {"policy": self.policy.provided("policy.")} if self.policy.describable else {}
+    def exports(self) -> dict[str, Exported]:
+        return {"policy": self.policy.exported("policy.")} if self.policy.describable else {}
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer.build

@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.value import inverse_scale, polyak_, td_target
+from rl_lightning.functional.value import inverse_scale, polyak_update, td_target
 from rl_lightning.models.policies import DeterministicPolicy, flat_width
 from rl_lightning.nn.heads.critics import make_critics
 from rl_lightning.nn.own_networks import NetworkLike, network_or_sizes
@@ -26,21 +26,22 @@ class TD3_BC(PolicyModule):
 
     Args:
         spec: What the data are like; filled in from them.
-        hidden: Hidden sizes of the policy.
-        critic_hidden: Hidden sizes of each critic; null: as the policy.
+        hidden_dims: Hidden sizes of the policy.
+        critic_hidden_dims: Hidden sizes of each critic; null: as the policy.
         alpha: Weight of the critics' value against cloning; 0 clones.
         policy_noise: Spread of the noise on the next action, which smooths the target.
         noise_clip: Largest such noise.
-        actor_every: Critic updates per update of the policy and of the slow networks.
-        target_rate: Share of the networks that the slow ones take over each time.
+        policy_delay: Critic updates per update of the policy and of the target networks.
+        tau: Fraction of the networks that the targets take over each time.
         gamma: Discount.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate of the policy.
         critic_lr: Learning rate of the critics; null: as the policy.
         optimizer: The optimizer of both, without its rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
-        network: What turns an observation into the policy's features, instead of `hidden`.
-        critic_network: What turns an observation with an action into a critic's features, instead of `critic_hidden`.
+        network: What turns an observation into the policy's features, instead of `hidden_dims`.
+        critic_network: What turns an observation with an action into a critic's features, instead of
+            `critic_hidden_dims`.
     """
 
     learns_from = (Transitions,)
@@ -50,13 +51,13 @@ class TD3_BC(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        hidden: list[int] | None = None,
-        critic_hidden: list[int] | None = None,
+        hidden_dims: list[int] | None = None,
+        critic_hidden_dims: list[int] | None = None,
         alpha: float = 2.5,
         policy_noise: float = 0.2,
         noise_clip: float = 0.5,
-        actor_every: int = 2,
-        target_rate: float = 0.005,
+        policy_delay: int = 2,
+        tau: float = 0.005,
         gamma: float = 0.99,
         normalize_obs: bool = True,
         lr: float = 3e-4,
@@ -67,27 +68,29 @@ class TD3_BC(PolicyModule):
         critic_network: NetworkLike | None = None,
     ) -> None:
         super().__init__(spec)
-        if actor_every < 1:
-            raise ConfigError(f"model.actor_every is {actor_every}; it must be at least 1")
+        if policy_delay < 1:
+            raise ConfigError(f"model.policy_delay is {policy_delay}; it must be at least 1")
         self.alpha, self.policy_noise, self.noise_clip = alpha, policy_noise, noise_clip
-        self.actor_every, self.target_rate, self.gamma = actor_every, target_rate, gamma
+        self.policy_delay, self.tau, self.gamma = policy_delay, tau, gamma
         self.lr, self.critic_lr, self.optimizer = lr, critic_lr or lr, optimizer or Adam()
         self.max_grad_norm = max_grad_norm
-        recipe = network_or_sizes(network, hidden, "network", "hidden")
-        critic_recipe = network_or_sizes(critic_network, critic_hidden, "critic_network", "critic_hidden")
-        width, hidden = flat_width(spec, "TD3_BC"), hidden or [256, 256]
-        self.policy = DeterministicPolicy(width, spec.action_dim, hidden, normalize_obs, network=recipe)
-        self.q = make_critics(2, width, spec.action_dim, critic_hidden or hidden, critic_recipe)
-        self.policy_slow = copy.deepcopy(self.policy).requires_grad_(False)
-        self.policy_slow.norm = nn.Identity()  # one normaliser serves all networks
-        self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
+        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
+        critic_recipe = network_or_sizes(
+            critic_network, critic_hidden_dims, "critic_network", "critic_hidden_dims"
+        )
+        width, hidden_dims = flat_width(spec, "TD3_BC"), hidden_dims or [256, 256]
+        self.policy = DeterministicPolicy(width, spec.action_dim, hidden_dims, normalize_obs, network=recipe)
+        self.q = make_critics(2, width, spec.action_dim, critic_hidden_dims or hidden_dims, critic_recipe)
+        self.policy_target = copy.deepcopy(self.policy).requires_grad_(False)
+        self.policy_target.norm = nn.Identity()  # one normaliser serves all networks
+        self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def on_fit_start(self) -> None:
         self.policy.fit_norm(self.data_source)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         return self.policy.greedy(obs), carry
 
@@ -97,18 +100,18 @@ class TD3_BC(PolicyModule):
         q = self.q(obs, batch.action)
         loss = 0.5 * (batch.weight * (q - self._target(next_obs, batch)).square()).mean(-1).sum()
         self.step(critic_optimizer, loss, self.max_grad_norm)
-        metrics = {"train/critic_loss": loss, "train/q": q.mean()}
+        metrics = {"train/critic_loss": loss, "train/q_values": q.mean()}
         self.updates += 1
-        if self.updates % self.actor_every == 0:
+        if self.updates % self.policy_delay == 0:
             metrics |= self._actor_step(obs, batch.action, actor_optimizer)
-            self._follow()
+            self._update_targets()
         return metrics
 
     @torch.no_grad()
     def _target(self, next_obs: Tensor, batch: Transitions) -> Tensor:
         noise = (self.policy_noise * torch.randn_like(batch.action)).clamp_(-self.noise_clip, self.noise_clip)
-        next_action = (self.policy_slow(next_obs) + noise).clamp_(-1.0, 1.0)
-        next_value = self.q_slow(next_obs, next_action).amin(0)
+        next_action = (self.policy_target(next_obs) + noise).clamp_(-1.0, 1.0)
+        next_value = self.q_target(next_obs, next_action).amin(0)
         return td_target(batch.reward, next_value, batch.terminated, batch.discount)
 
     def _actor_step(self, obs: Tensor, data_action: Tensor, optimizer: Optimizer) -> Metrics:
@@ -117,14 +120,14 @@ class TD3_BC(PolicyModule):
         clone = F.mse_loss(action, data_action)
         loss = clone - self.alpha * inverse_scale(q) * q.mean()
         self.step(optimizer, loss, self.max_grad_norm)
-        return {"train/actor_loss": loss, "train/clone_error": clone}
+        return {"train/actor_loss": loss, "train/bc_loss": clone}
 
-    def _follow(self) -> None:
-        polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
-        polyak_(list(self.policy_slow.parameters()), list(self.policy.parameters()), self.target_rate)
+    def _update_targets(self) -> None:
+        polyak_update(list(self.q_target.parameters()), list(self.q.parameters()), self.tau)
+        polyak_update(list(self.policy_target.parameters()), list(self.policy.parameters()), self.tau)
 
-    def provides(self) -> dict[str, Provided]:
-        return {"policy": self.policy.provided("policy.")} if self.policy.describable else {}
+    def exports(self) -> dict[str, Exported]:
+        return {"policy": self.policy.exported("policy.")} if self.policy.describable else {}
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer.build

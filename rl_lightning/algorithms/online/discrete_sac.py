@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.functional.action_distributions import categorical_sample, mask_logits
-from rl_lightning.functional.value import polyak_, td_target
+from rl_lightning.functional.value import polyak_update, td_target
 from rl_lightning.models.network_policies import HeadPolicy, describable
 from rl_lightning.nn.heads.actors import CategoricalHead
 from rl_lightning.nn.heads.critics import DiscreteQEnsemble
@@ -30,17 +30,17 @@ class DiscreteSAC(PolicyModule):
     Args:
         spec: What the env is like; filled in from the data.
         network: What turns an observation into features, one copy for the actor and one for each critic.
-        critics: How many critics are kept; the target takes their minimum.
+        num_critics: How many critics are kept; the target takes their minimum.
         lr: Learning rate of the actor.
         critic_lr: Learning rate of the critics; null: as the actor.
         alpha_lr: Learning rate of the temperature; null: as the actor.
         optimizer: The optimizer of all three, without its rate.
         gamma: Discount.
         n_step: Rewards summed before bootstrapping.
-        target_rate: Share of the critics that the slow ones take over at each copy.
-        target_every: Updates between copies to the slow critics.
+        tau: Fraction of the critics that the targets take over at each copy.
+        target_every: Updates between copies to the target critics.
         alpha: Temperature: a number keeps it fixed, null learns it.
-        target_entropy_share: Entropy that the learned temperature holds, as a share of the largest possible.
+        target_entropy_scale: Entropy that the learned temperature holds, as a fraction of the largest possible.
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 
@@ -52,49 +52,51 @@ class DiscreteSAC(PolicyModule):
         self,
         spec: EnvSpec,
         network: NetworkLike | None = None,
-        critics: int = 2,
+        num_critics: int = 2,
         lr: float = 3e-4,
         critic_lr: float | None = None,
         alpha_lr: float | None = None,
         optimizer: OptimizerRecipe | None = None,
         gamma: float = 0.99,
         n_step: int = 1,
-        target_rate: float = 0.005,
+        tau: float = 0.005,
         target_every: int = 1,
         alpha: float | None = None,
-        target_entropy_share: float = 0.89,
+        target_entropy_scale: float = 0.89,
         max_grad_norm: float | None = None,
     ) -> None:
         super().__init__(spec)
         self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
         self.optimizer = optimizer or Adam()
         self.gamma, self.n_step, self.max_grad_norm = gamma, n_step, max_grad_norm
-        self.target_rate, self.target_every = target_rate, target_every
+        self.tau, self.target_every = tau, target_every
         self.network = recipe = as_network(network) or MLP(
-            hidden=[256, 256], activation="relu", init="default"
+            hidden_dims=[256, 256], activation="relu", init="default"
         )
         actions = spec.action_sizes[0]
         self.torso = feed_forward(recipe, spec.obs_shape)
         self.policy = CategoricalHead(self.torso.out_dim, actions)
-        self.q = DiscreteQEnsemble([feed_forward(recipe, spec.obs_shape) for _ in range(critics)], actions)
-        self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
+        self.q = DiscreteQEnsemble(
+            [feed_forward(recipe, spec.obs_shape) for _ in range(num_critics)], actions
+        )
+        self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.learn_alpha = alpha is None
         self.log_alpha = nn.Parameter(torch.tensor(math.log(alpha or 1.0)), requires_grad=self.learn_alpha)
-        self.target_entropy = target_entropy_share * math.log(actions)
+        self.target_entropy = target_entropy_scale * math.log(actions)
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         logits = mask_logits(self.policy(self.torso(obs)), mask)
-        return (logits.argmax(-1) if explore is None else categorical_sample(logits, explore)), carry
+        return (logits.argmax(-1) if generator is None else categorical_sample(logits, generator)), carry
 
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
         alpha = self.log_alpha.exp().detach()
         with torch.no_grad():
             log_probs = self._log_probs(batch.next_obs, batch.next_mask)
-            soft = self.q_slow(batch.next_obs).amin(0) - alpha * log_probs
+            soft = self.q_target(batch.next_obs).amin(0) - alpha * log_probs
             next_value = (log_probs.exp() * soft).sum(-1)
             target = td_target(batch.reward, next_value, batch.terminated, batch.discount)
         q = self.q(batch.obs)  # [E, B, A]
@@ -110,11 +112,11 @@ class DiscreteSAC(PolicyModule):
             self.step(alpha_optimizer[0], self.log_alpha * (entropy - self.target_entropy))
         self.updates += 1
         if self.updates % self.target_every == 0:
-            polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
+            polyak_update(list(self.q_target.parameters()), list(self.q.parameters()), self.tau)
         return {
             "train/critic_loss": critic_loss,
             "train/actor_loss": actor_loss,
-            "train/q": chosen.mean(),
+            "train/q_values": chosen.mean(),
             "train/alpha": alpha,
             "train/entropy": entropy,
             "priority": (chosen - target).detach().abs().mean(0),
@@ -124,10 +126,10 @@ class DiscreteSAC(PolicyModule):
         """Of every action; an illegal one's is low but small enough to be multiplied by a probability of 0."""
         return torch.log_softmax(mask_logits(self.policy(self.torso(obs)), mask), -1).clamp_min(-1e4)
 
-    def provides(self) -> dict[str, Provided]:
+    def exports(self) -> dict[str, Exported]:
         if not describable(self.network, self.torso, self.spec):
             return {}
-        return {"policy": HeadPolicy.described(self.spec, self.network)}
+        return {"policy": HeadPolicy.export_spec(self.spec, self.network)}
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer.build

@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.functional.action_distributions import epsilon_greedy, mask_logits
-from rl_lightning.functional.value import double_q_value, huber, max_q_value, polyak_, td_target
+from rl_lightning.functional.value import double_q_value, huber, max_q_value, polyak_update, td_target
 from rl_lightning.models.network_policies import GreedyQPolicy, describable
 from rl_lightning.nn.heads.critics import DiscreteQNet
 from rl_lightning.nn.mlp import MLP
@@ -25,7 +25,7 @@ from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
 class DQN(PolicyModule):
-    """Q-learning with a slow copy of the network for its targets.
+    """Q-learning with a target copy of the network for its targets.
 
     Args:
         spec: What the env is like; filled in from the data.
@@ -35,11 +35,11 @@ class DQN(PolicyModule):
         optimizer: The optimizer, without its rate.
         gamma: Discount.
         n_step: Rewards summed before bootstrapping.
-        double: The online network chooses the next action, the slow one values it.
+        double_q: The online network chooses the next action, the target values it.
         dueling: Value and advantages as two streams.
-        target_every: Updates between copies to the slow network.
-        target_rate: Share taken over at each copy; 1 copies outright.
-        epsilon: Share of random actions at the start.
+        target_every: Updates between copies to the target network.
+        tau: Share taken over at each copy; 1 copies outright.
+        epsilon: Fraction of random actions at the start.
         epsilon_schedule: How that share changes over the run.
         huber_delta: Error from which the loss grows linearly; null squares all errors.
         max_grad_norm: Gradients are scaled down to this norm; null never.
@@ -58,10 +58,10 @@ class DQN(PolicyModule):
         optimizer: OptimizerRecipe | None = None,
         gamma: float = 0.99,
         n_step: int = 1,
-        double: bool = True,
+        double_q: bool = True,
         dueling: bool = False,
         target_every: int = 1000,
-        target_rate: float = 1.0,
+        tau: float = 1.0,
         epsilon: float = 1.0,
         epsilon_schedule: Schedule | None = None,
         huber_delta: float | None = 1.0,
@@ -69,28 +69,28 @@ class DQN(PolicyModule):
     ) -> None:
         super().__init__(spec)
         self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam()
-        self.gamma, self.n_step, self.use_double = gamma, n_step, double
-        self.target_every, self.target_rate = target_every, target_rate
+        self.gamma, self.n_step, self.use_double = gamma, n_step, double_q
+        self.target_every, self.tau = target_every, tau
         self.epsilon, self.epsilon_schedule = epsilon, epsilon_schedule or Linear(end=0.05, fraction=0.2)
         self.huber_delta, self.max_grad_norm = huber_delta, max_grad_norm
-        self.network = as_network(network) or MLP(hidden=[256, 256], activation="relu")
+        self.network = as_network(network) or MLP(hidden_dims=[256, 256], activation="relu")
         self.q = DiscreteQNet(feed_forward(self.network, spec.obs_shape), spec.action_sizes[0], dueling)
-        self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
+        self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("since_copy", torch.zeros((), dtype=torch.int64))
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         q = self.q(obs)
-        if explore is None:
+        if generator is None:
             return mask_logits(q, mask).argmax(-1), carry
         return epsilon_greedy(
-            q, self.epsilon_schedule.value(self.epsilon, self.progress), explore, mask
+            q, self.epsilon_schedule.value(self.epsilon, self.progress), generator, mask
         ), carry
 
     def update(self, batch: Transitions) -> Metrics:
         with torch.no_grad():
-            q_next = self.q_slow(batch.next_obs)
+            q_next = self.q_target(batch.next_obs)
             if self.use_double:
                 next_value = double_q_value(self.q(batch.next_obs), q_next, batch.next_mask)
             else:
@@ -103,7 +103,7 @@ class DQN(PolicyModule):
         set_lr(optimizer, self.lr_schedule, self.progress)
         self.step(optimizer, loss, self.max_grad_norm)
         self._copy()
-        return {"train/loss": loss, "train/q": value.mean(), "priority": error.detach().abs()}
+        return {"train/loss": loss, "train/q_values": value.mean(), "priority": error.detach().abs()}
 
     def _penalty(self, error: Tensor) -> Tensor:
         return error.square() if self.huber_delta is None else huber(error, self.huber_delta)
@@ -111,13 +111,13 @@ class DQN(PolicyModule):
     def _copy(self) -> None:
         self.since_copy += 1
         if self.since_copy.item() >= self.target_every:
-            polyak_(list(self.q_slow.parameters()), list(self.q.parameters()), self.target_rate)
+            polyak_update(list(self.q_target.parameters()), list(self.q.parameters()), self.tau)
             self.since_copy.zero_()
 
-    def provides(self) -> dict[str, Provided]:
+    def exports(self) -> dict[str, Exported]:
         if not describable(self.network, self.q.torso, self.spec):
             return {}
-        return {"policy": GreedyQPolicy.described(self.spec, self.network, self.q.dueling, "q.")}
+        return {"policy": GreedyQPolicy.export_spec(self.spec, self.network, self.q.dueling, "q.")}
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer.build(self.q.parameters(), self.lr)

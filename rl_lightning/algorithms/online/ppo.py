@@ -13,13 +13,13 @@ from rl_lightning import distributed, stop_request
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.action_distributions import ppo_loss
-from rl_lightning.functional.advantage_estimators import GAE, ReturnComputer
+from rl_lightning.functional.advantage_estimators import GAE, AdvantageEstimator
 from rl_lightning.functional.value import clipped_value_loss, explained_variance
 from rl_lightning.models.network_policies import HeadPolicy, describable
-from rl_lightning.models.normalizers import RunningNorm
+from rl_lightning.models.normalizers import RunningMeanStd
 from rl_lightning.nn.heads.actors import make_policy_head
 from rl_lightning.nn.heads.critics import ValueHead
 from rl_lightning.nn.mlp import MLP
@@ -40,7 +40,7 @@ class Minibatch(NamedTuple):
     extra: tuple[Tensor, ...]
 
 
-class Rows:
+class RolloutMinibatches:
     """A rollout as rows that minibatches are cut from."""
 
     def __init__(self, rollout: Rollout, recurrent: bool, size: int) -> None:
@@ -73,22 +73,23 @@ class PPO(PolicyModule):
         lr_schedule: How the rate changes over the run.
         optimizer: The optimizer, without its rate.
         gamma: Discount.
-        returns: How advantages and value targets are computed.
-        epochs: Passes through a rollout.
+        gae_lambda: Decay of later errors in generalised advantage estimation; 0 is one-step, 1 the whole return.
+        advantage: How advantages and value targets are computed otherwise (LambdaReturn, NStepReturn, ...); null: GAE.
+        n_epochs: Passes through a rollout.
         minibatch_size: Steps of one gradient step (whole envs are taken where the network remembers).
-        clip: Ratios further than this from 1 stop pushing.
-        clip_schedule: How that changes over the run.
-        value_clip: The same for the value's change; null leaves the value free.
-        value_weight: Weight of the value loss.
-        entropy_weight: Weight of the entropy bonus.
+        clip_range: Ratios further than this from 1 stop pushing.
+        clip_range_schedule: How that changes over the run.
+        clip_range_vf: The same for the value's change; null leaves the value free.
+        vf_coef: Weight of the value loss.
+        ent_coef: Weight of the entropy bonus.
         max_grad_norm: Gradients are scaled down to this norm.
         target_kl: Stop passing through a rollout once the policy has moved this far; null never.
         normalize_obs: Standardise observations by running statistics, which are part of the model.
         normalize_advantages: Standardise advantages within each minibatch.
         log_std_init: Starting log standard deviation of continuous actions.
-        explore_in_evaluation: Draw actions in evaluation too instead of taking the likeliest.
-        temperature: Of discrete actions drawn while collecting: below 1 they are nearer to the likeliest, above 1
-            nearer to chance. Anything but 1 is for stages that only collect.
+        deterministic_eval: Take the likeliest action in evaluation; false draws it, as in training.
+        collect_temperature: Of discrete actions drawn while collecting: below 1 they are nearer to the likeliest,
+            above 1 nearer to chance. Anything but 1 is for stages that only collect.
         eval_temperature: The same in evaluation, where actions are drawn there.
     """
 
@@ -103,44 +104,52 @@ class PPO(PolicyModule):
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerRecipe | None = None,
         gamma: float = 0.99,
-        returns: ReturnComputer | None = None,
-        epochs: int = 4,
+        gae_lambda: float = 0.95,
+        advantage: AdvantageEstimator | None = None,
+        n_epochs: int = 4,
         minibatch_size: int = 256,
-        clip: float = 0.2,
-        clip_schedule: Schedule | None = None,
-        value_clip: float | None = None,
-        value_weight: float = 0.5,
-        entropy_weight: float = 0.0,
+        clip_range: float = 0.2,
+        clip_range_schedule: Schedule | None = None,
+        clip_range_vf: float | None = None,
+        vf_coef: float = 0.5,
+        ent_coef: float = 0.0,
         max_grad_norm: float = 0.5,
         target_kl: float | None = None,
         normalize_obs: bool = False,
         normalize_advantages: bool = True,
         log_std_init: float = 0.0,
-        explore_in_evaluation: bool = False,
-        temperature: float = 1.0,
+        deterministic_eval: bool = True,
+        collect_temperature: float = 1.0,
         eval_temperature: float = 1.0,
     ) -> None:
         super().__init__(spec)
-        for key, value in (("temperature", temperature), ("eval_temperature", eval_temperature)):
+        for key, value in (
+            ("collect_temperature", collect_temperature),
+            ("eval_temperature", eval_temperature),
+        ):
             if value <= 0.0 or (value != 1.0 and spec.action_kind == "continuous"):
                 raise ConfigError(
                     f"model.{key} is {value}; it must be positive, and is for discrete actions only"
                 )
-        self.temperature, self.eval_temperature = temperature, eval_temperature
-        if epochs < 1 or minibatch_size < 1:
+        self.collect_temperature, self.eval_temperature = collect_temperature, eval_temperature
+        if n_epochs < 1 or minibatch_size < 1:
             raise ConfigError(
-                f"model.epochs ({epochs}) and model.minibatch_size ({minibatch_size}) must be positive"
+                f"model.n_epochs ({n_epochs}) and model.minibatch_size ({minibatch_size}) must be positive"
             )
         self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam(eps=1e-5)
-        self.gamma, self.returns = gamma, returns or GAE()
-        self.epochs, self.minibatch_size = epochs, minibatch_size
-        self.clip, self.clip_schedule, self.value_clip = clip, clip_schedule or Constant(), value_clip
-        self.value_weight, self.entropy_weight = value_weight, entropy_weight
+        self.gamma, self.advantage = gamma, advantage or GAE(gae_lambda)
+        self.n_epochs, self.minibatch_size = n_epochs, minibatch_size
+        self.clip_range, self.clip_range_schedule, self.clip_range_vf = (
+            clip_range,
+            clip_range_schedule or Constant(),
+            clip_range_vf,
+        )
+        self.vf_coef, self.ent_coef = vf_coef, ent_coef
         self.max_grad_norm, self.target_kl = max_grad_norm, target_kl
         self.normalize_advantages = normalize_advantages
-        self.explores_in_evaluation = explore_in_evaluation
+        self.deterministic_eval = deterministic_eval
         self.network = recipe = as_network(network) or MLP()
-        self.norm = RunningNorm(spec.obs_shape) if normalize_obs else nn.Identity()
+        self.norm = RunningMeanStd(spec.obs_shape) if normalize_obs else nn.Identity()
         self.torso = recipe.build(spec.obs_shape)
         self.value_torso = None if share_network else recipe.build(spec.obs_shape)
         self.policy = make_policy_head(spec, self.torso.out_dim, log_std_init)
@@ -156,17 +165,17 @@ class PPO(PolicyModule):
         return tuple(c.to(self.device) for c in carry)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         obs = obs if self.unscaled else self.norm(obs)
         features, new = self.torso.step(obs, carry[: self._split])
         if self.recurrent and self.value_torso is not None:
             new = (*new, *self.value_torso.step(obs, carry[self._split :])[1])
         params = self.policy(features)
-        if explore is None:
+        if generator is None:
             return self.policy.mode(params, mask), new
-        heat = self.temperature if self.training else self.eval_temperature
-        return self.policy.sample(params if heat == 1.0 else params / heat, explore, mask), new
+        heat = self.collect_temperature if self.training else self.eval_temperature
+        return self.policy.sample(params if heat == 1.0 else params / heat, generator, mask), new
 
     def evaluate_rows(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Tensor]:
         """Policy parameters and values of rows [B, ...], or of whole envs [T, B, ...] where the network remembers."""
@@ -183,30 +192,30 @@ class PPO(PolicyModule):
         return self.policy(features), self.value(seen)
 
     def update(self, rollout: Rollout) -> Metrics:
-        rows = Rows(rollout, self.recurrent, self._rows_per_minibatch(rollout))
+        rows = RolloutMinibatches(rollout, self.recurrent, self._rows_per_minibatch(rollout))
         order = torch.randperm(rows.count, device=rollout.obs.device)
-        old_log_prob, old_value = self._before(rows, order)
+        old_log_prob, old_value = self._old_log_probs_and_values(rows, order)
         done = rollout.terminated | rollout.truncated
         next_value = self._next_value(rollout, old_value, done)
-        advantage, target = self.returns(
+        advantage, target = self.advantage(
             rollout.reward, old_value, next_value, rollout.terminated.float(), done.float(), self.gamma
         )
         (optimizer,) = self.raw_optimizers()
         set_lr(optimizer, self.lr_schedule, self.progress)
         history: list[Metrics] = []
         stop = False
-        for epoch in range(self.epochs):
+        for epoch in range(self.n_epochs):
             if epoch:
                 order = torch.randperm(rows.count, device=rollout.obs.device)
             for part in rows.shuffled(order, old_log_prob, old_value, advantage, target):
-                stop_request.poll()
+                stop_request.raise_if_stopped()
                 history.append(self._minibatch(part, optimizer))
-                if self.target_kl is not None and self._too_far(history[-1]["train/approx_kl"]):
+                if self.target_kl is not None and self._kl_exceeded(history[-1]["train/approx_kl"]):
                     stop = True
                     break
             if stop:
                 break
-        if isinstance(self.norm, RunningNorm):
+        if isinstance(self.norm, RunningMeanStd):
             self.norm.update(
                 rollout.obs, distributed.gather
             )  # last, so that a rollout is learned with the statistics it was played with
@@ -215,7 +224,7 @@ class PPO(PolicyModule):
         metrics["train/gradient_steps"] = torch.tensor(float(len(history)))
         return metrics
 
-    def _too_far(self, kl: Tensor) -> bool:
+    def _kl_exceeded(self, kl: Tensor) -> bool:
         """Whether the policy has left its target; all ranks decide by their mean, so that they stop together."""
         assert self.target_kl is not None
         distributed.average_([kl])
@@ -225,7 +234,7 @@ class PPO(PolicyModule):
         return max(1, self.minibatch_size // len(rollout.obs)) if self.recurrent else self.minibatch_size
 
     @torch.no_grad()
-    def _before(self, rows: Rows, order: Tensor) -> tuple[Tensor, Tensor]:
+    def _old_log_probs_and_values(self, rows: RolloutMinibatches, order: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities and values under the policy that played, [T, N] each.
 
         Computed in the very minibatches of the first pass: a matrix product of another size rounds differently, and
@@ -278,15 +287,15 @@ class PPO(PolicyModule):
         if self.normalize_advantages and advantage.numel() > 1:
             std, mean = torch.std_mean(advantage)
             advantage = (advantage - mean) / (std + 1e-8)
-        clip = self.clip_schedule.value(self.clip, self.progress)
+        clip = self.clip_range_schedule.value(self.clip_range, self.progress)
         log_prob, entropies = self.policy.evaluate(params, part.action, part.mask)
         policy_loss, kl, clipped = ppo_loss(log_prob, old_log_prob, advantage, clip)
-        value_loss = clipped_value_loss(value, old_value, target, self.value_clip)
-        loss = torch.add(policy_loss, value_loss, alpha=self.value_weight)
+        value_loss = clipped_value_loss(value, old_value, target, self.clip_range_vf)
+        loss = torch.add(policy_loss, value_loss, alpha=self.vf_coef)
         # without a weight the entropy is only watched: no gradient is computed through it
-        entropy = (entropies if self.entropy_weight else entropies.detach()).mean()
-        if self.entropy_weight:
-            loss = torch.sub(loss, entropy, alpha=self.entropy_weight)
+        entropy = (entropies if self.ent_coef else entropies.detach()).mean()
+        if self.ent_coef:
+            loss = torch.sub(loss, entropy, alpha=self.ent_coef)
         norm = self.step(optimizer, loss, self.max_grad_norm)
         assert norm is not None
         return {
@@ -299,14 +308,14 @@ class PPO(PolicyModule):
             "train/grad_norm": norm,
         }
 
-    def provides(self) -> dict[str, Provided]:
+    def exports(self) -> dict[str, Exported]:
         if not describable(self.network, self.torso, self.spec):
             return {}
-        described = HeadPolicy.described(
+        described = HeadPolicy.export_spec(
             self.spec,
             self.network,
-            normalize_obs=isinstance(self.norm, RunningNorm),
-            draws=self.explores_in_evaluation,
+            normalize_obs=isinstance(self.norm, RunningMeanStd),
+            draws=not self.deterministic_eval,
             temperature=self.eval_temperature,
         )
         return {"policy": described}

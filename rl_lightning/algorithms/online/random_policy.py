@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.policies import UniformPolicy
@@ -21,47 +21,53 @@ class RandomPolicy(PolicyModule):
 
     Args:
         spec: What the env is like; filled in from the data.
-        hold: Each discrete action is held for 1 to so many steps, drawn anew each time. Where rewards lie far away,
-            as in Freeway, actions drawn at every step never get there.
+        max_action_repeat: Each discrete action is held for 1 to so many steps, drawn anew each time. Where rewards
+            lie far away, as in Freeway, actions drawn at every step never get there.
     """
 
-    explores_in_evaluation = True
+    deterministic_eval = False
 
-    def __init__(self, spec: EnvSpec, hold: int = 1) -> None:
+    def __init__(self, spec: EnvSpec, max_action_repeat: int = 1) -> None:
         super().__init__(spec)
-        if hold < 1 or (hold > 1 and spec.action_kind != "discrete"):
-            raise ConfigError(f"model.hold is {hold}; it is at least 1, and above it needs discrete actions")
-        self.hold = hold
+        if max_action_repeat < 1 or (max_action_repeat > 1 and spec.action_kind != "discrete"):
+            raise ConfigError(
+                f"model.max_action_repeat is {max_action_repeat}; it is at least 1, and above it needs discrete actions"
+            )
+        self.max_action_repeat = max_action_repeat
         self._draw = random_actor(spec)
 
     def initial_carry(self, count: int) -> Carry:
         """The action held by each env, and for how many steps still."""
-        return () if self.hold == 1 else (torch.zeros(count, dtype=torch.int64),) * 2
+        return () if self.max_action_repeat == 1 else (torch.zeros(count, dtype=torch.int64),) * 2
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        drawn, _ = self._draw(obs, (), explore, mask)
-        if self.hold == 1:
+        drawn, _ = self._draw(obs, (), generator, mask)
+        if self.max_action_repeat == 1:
             return drawn, carry
         action, left = carry
         anew = left <= 0
         if mask is not None:
             anew = anew | ~mask.gather(1, action[:, None])[:, 0]
-        length = torch.randint(1, self.hold + 1, left.shape, generator=explore)
+        length = torch.randint(1, self.max_action_repeat + 1, left.shape, generator=generator)
         action, left = torch.where(anew, drawn, action), torch.where(anew, length, left)
         return action, (action, left - 1)
 
     def update(self, batch: Any) -> Metrics:
         return {}
 
-    def provides(self) -> dict[str, Provided]:
+    def exports(self) -> dict[str, Exported]:
         """The policy where it hangs on nothing that was before, for stages that value one."""
-        if len(self.spec.obs_shape) != 1 or self.hold > 1 or self.spec.action_kind == "multi_discrete":
+        if (
+            len(self.spec.obs_shape) != 1
+            or self.max_action_repeat > 1
+            or self.spec.action_kind == "multi_discrete"
+        ):
             return {}
         discrete = self.spec.action_kind == "discrete"
         return {
-            "policy": UniformPolicy(self.spec.obs_shape[0], self.spec.action_dim, discrete).provided("none.")
+            "policy": UniformPolicy(self.spec.obs_shape[0], self.spec.action_dim, discrete).exported("none.")
         }
 
     def configure_optimizers(self) -> None:

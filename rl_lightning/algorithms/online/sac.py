@@ -12,10 +12,10 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
-from rl_lightning.artifacts import Provided, load_provided
+from rl_lightning.artifacts import Exported, load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.action_distributions import standard_noise
-from rl_lightning.functional.value import polyak_, td_target
+from rl_lightning.functional.value import polyak_update, td_target
 from rl_lightning.models.policies import SquashedGaussianPolicy
 from rl_lightning.nn.heads.actors import SquashedGaussianActor
 from rl_lightning.nn.heads.critics import QEnsemble
@@ -33,10 +33,11 @@ class SAC(PolicyModule):
     Args:
         spec: What the env is like; filled in from the data.
         network: What turns an observation into the actor's features.
-        critic_hidden: Hidden sizes of each critic.
-        critics: How many critics are kept.
+        critic_hidden_dims: Hidden sizes of each critic.
+        num_critics: How many critics are kept.
         critic_layer_norm: Normalise the critics' hidden layers, which keeps them from soaring where they saw no data.
-        critic_subset: How many of them, drawn anew each update, the target's minimum is taken over (REDQ); null: all.
+        num_target_critics: How many of them, drawn anew each update, the target's minimum is taken over (REDQ);
+            null: all.
         lr: Learning rate of the actor.
         lr_schedule: How the actor's rate changes over the run (MOPO and GORMPO: Cosine, on recorded data); null: not.
         critic_lr: Learning rate of the critics; null: as the actor.
@@ -44,16 +45,17 @@ class SAC(PolicyModule):
         optimizer: The optimizer of all three, without its rate.
         gamma: Discount.
         n_step: Rewards summed before bootstrapping.
-        target_rate: Share of the critics that the slow ones take over at each update.
+        tau: Fraction of the critics that the targets take over at each update.
         alpha: Temperature: a number keeps it fixed, null learns it.
         initial_alpha: Where a learned temperature starts.
         log_std_init: Log standard deviation of the first policy; null: the middle of its bounds, -1.5, as in CleanRL.
             SB3's and OfflineRL-Kit's start around 0.
         target_entropy: Entropy that the learned temperature holds; null: minus the number of action dimensions.
-        actor_every: Critic updates per actor update (the actor then makes as many steps at once).
+        policy_delay: Critic updates per actor update (the actor then makes as many steps at once).
         max_grad_norm: Gradients are scaled down to this norm; null never.
-        policy: Product of a policy that the actor starts from, e.g. of BC with `loss: nll`; null: from scratch.
-        actor_starts: Updates of the critics alone before the actor moves; lets them learn about that policy first.
+        init_policy: Artifact of a policy that the actor starts from, e.g. of BC with `loss: nll`; null: from scratch.
+        actor_warmup_updates: Updates of the critics alone before the actor moves; lets them learn about that policy
+            first.
     """
 
     learns_from = (Transitions,)
@@ -64,54 +66,59 @@ class SAC(PolicyModule):
         self,
         spec: EnvSpec,
         network: NetworkLike | None = None,
-        critic_hidden: list[int] | None = None,
-        critics: int = 2,
-        critic_subset: int | None = None,
+        critic_hidden_dims: list[int] | None = None,
+        num_critics: int = 2,
+        num_target_critics: int | None = None,
         lr: float = 3e-4,
         critic_lr: float | None = None,
         alpha_lr: float | None = None,
         optimizer: OptimizerRecipe | None = None,
         gamma: float = 0.99,
         n_step: int = 1,
-        target_rate: float = 0.005,
+        tau: float = 0.005,
         alpha: float | None = None,
         initial_alpha: float = 1.0,
         target_entropy: float | None = None,
-        actor_every: int = 1,
+        policy_delay: int = 1,
         max_grad_norm: float | None = None,
-        policy: str | None = None,
-        actor_starts: int = 0,
+        init_policy: str | None = None,
+        actor_warmup_updates: int = 0,
         critic_layer_norm: bool = False,
         lr_schedule: Schedule | None = None,
         log_std_init: float | None = None,
     ) -> None:
         super().__init__(spec)
-        self.policy, self.actor_starts = policy, actor_starts
+        self.init_policy, self.actor_warmup_updates = init_policy, actor_warmup_updates
         if initial_alpha <= 0.0 or (alpha is not None and alpha <= 0.0):
             raise ConfigError(
                 "model.alpha and model.initial_alpha must be above 0; a small one, 1e-6, is as good as none"
             )
-        if critic_subset is not None and not 1 <= critic_subset <= critics:
+        if num_target_critics is not None and not 1 <= num_target_critics <= num_critics:
             raise ConfigError(
-                f"model.critic_subset is {critic_subset}; it must lie between 1 and critics ({critics})"
+                f"model.num_target_critics is {num_target_critics}; it must lie between 1 and "
+                f"num_critics ({num_critics})"
             )
         self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
         self.lr_schedule = lr_schedule
         self.optimizer = optimizer or Adam()
-        self.gamma, self.n_step, self.target_rate = gamma, n_step, target_rate
-        self.critic_subset, self.actor_every, self.max_grad_norm = critic_subset, actor_every, max_grad_norm
+        self.gamma, self.n_step, self.tau = gamma, n_step, tau
+        self.num_target_critics, self.policy_delay, self.max_grad_norm = (
+            num_target_critics,
+            policy_delay,
+            max_grad_norm,
+        )
         self.network = recipe = as_network(network) or MLP([256, 256], activation="relu", init="default")
         self.actor = SquashedGaussianActor(
             feed_forward(recipe, spec.obs_shape), spec.action_dim, log_std_init=log_std_init
         )
-        hidden = critic_hidden or [256, 256]
+        hidden = critic_hidden_dims or [256, 256]
         # Pixels are seen through an encoder of the critics' own; the actor never trains it.
         pixels = len(spec.obs_shape) > 1
         self.encoder: nn.Module = feed_forward(recipe, spec.obs_shape) if pixels else nn.Identity()
         width = self.actor.torso.out_dim if pixels else spec.obs_shape[0]
-        self.q = QEnsemble(critics, width, spec.action_dim, hidden, layer_norm=critic_layer_norm)
-        self.q_slow = copy.deepcopy(self.q).requires_grad_(False)
-        self.encoder_slow = copy.deepcopy(self.encoder).requires_grad_(False)
+        self.q = QEnsemble(num_critics, width, spec.action_dim, hidden, layer_norm=critic_layer_norm)
+        self.q_target = copy.deepcopy(self.q).requires_grad_(False)
+        self.encoder_target = copy.deepcopy(self.encoder).requires_grad_(False)
         self.learn_alpha = alpha is None
         self.log_alpha = nn.Parameter(
             torch.tensor(math.log(initial_alpha if alpha is None else alpha)), requires_grad=self.learn_alpha
@@ -120,24 +127,24 @@ class SAC(PolicyModule):
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def setup(self, stage: str) -> None:
-        if stage != "fit" or self.policy is None or self.updates > 0:
+        if stage != "fit" or self.init_policy is None or self.updates > 0:
             return
-        start = load_provided(self.policy, "policy")
+        start = load_exported(self.init_policy, "policy")
         try:
             self.actor.load_state_dict(start.state_dict())
         except RuntimeError:
             raise ConfigError(
-                f"{self.policy}: its policy is no actor of SAC's shape. Train it with --model.loss nll "
+                f"{self.init_policy}: its policy is no actor of SAC's shape. Train it with --model.loss nll "
                 "--model.normalize_obs false and the same hidden sizes"
             ) from None
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         mean, log_std = self.actor(obs)
-        if explore is None:
+        if generator is None:
             return torch.tanh(mean), carry
-        return torch.tanh(mean + log_std.exp() * standard_noise(mean.shape, explore, mean)), carry
+        return torch.tanh(mean + log_std.exp() * standard_noise(mean.shape, generator, mean)), carry
 
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
@@ -150,7 +157,7 @@ class SAC(PolicyModule):
         self.updates += 1
         metrics = {
             "train/critic_loss": critic_loss.detach(),
-            "train/q": q.detach().mean(),
+            "train/q_values": q.detach().mean(),
             "train/alpha": alpha,
             "priority": error.detach().abs().mean(0),
         }
@@ -158,17 +165,17 @@ class SAC(PolicyModule):
             set_lr(actor_optimizer, self.lr_schedule, self.progress)
         for _ in range(self._actor_steps()):
             metrics |= self._actor_step(batch, actor_optimizer, alpha_optimizer)
-        polyak_(self.q_slow.tensors(), self.q.tensors(), self.target_rate)
+        polyak_update(self.q_target.tensors(), self.q.tensors(), self.tau)
         if not isinstance(self.encoder, nn.Identity):
-            polyak_(list(self.encoder_slow.parameters()), list(self.encoder.parameters()), self.target_rate)
+            polyak_update(list(self.encoder_target.parameters()), list(self.encoder.parameters()), self.tau)
         return metrics
 
     @torch.no_grad()
     def _q_target(self, batch: Transitions, alpha: Tensor) -> Tensor:
         next_action, next_log_prob = self.actor.sample(batch.next_obs)
-        q_next = self.q_slow(self.encoder_slow(batch.next_obs), next_action)  # [E, B]
-        if self.critic_subset is not None:
-            q_next = q_next[torch.randperm(len(q_next), device=q_next.device)[: self.critic_subset]]
+        q_next = self.q_target(self.encoder_target(batch.next_obs), next_action)  # [E, B]
+        if self.num_target_critics is not None:
+            q_next = q_next[torch.randperm(len(q_next), device=q_next.device)[: self.num_target_critics]]
         next_value = q_next.amin(0) - alpha * next_log_prob
         return td_target(batch.reward, next_value, batch.terminated, batch.discount)
 
@@ -178,7 +185,7 @@ class SAC(PolicyModule):
         with torch.no_grad():
             features = self.encoder(batch.obs)
         q = self.q(features, action)  # [E, B]
-        value = q.min(0).values if self.critic_subset is None else q.mean(0)
+        value = q.min(0).values if self.num_target_critics is None else q.mean(0)
         loss = (self.log_alpha.detach().exp() * log_prob - value).mean()
         return loss, -log_prob.detach().mean()
 
@@ -193,20 +200,22 @@ class SAC(PolicyModule):
 
     def _actor_steps(self) -> int:
         """Steps that the actor makes in this update."""
-        count = int(self.updates) if self.actor_starts or self.actor_every > 1 else 1
-        return self.actor_every if count > self.actor_starts and count % self.actor_every == 0 else 0
+        count = int(self.updates) if self.actor_warmup_updates or self.policy_delay > 1 else 1
+        return (
+            self.policy_delay if count > self.actor_warmup_updates and count % self.policy_delay == 0 else 0
+        )
 
     @property
     def policy_trained(self) -> bool:
-        return self.actor_starts == 0 or int(self.updates) > self.actor_starts
+        return self.actor_warmup_updates == 0 or int(self.updates) > self.actor_warmup_updates
 
-    def provides(self) -> dict[str, Provided]:
+    def exports(self) -> dict[str, Exported]:
         """The actor as a policy of its own, where it is a plain network of flat observations."""
         if not isinstance(self.network, MLP) or len(self.spec.obs_shape) != 1:
             return {}
         sizes = {"obs_dim": self.spec.obs_shape[0], "action_dim": self.spec.action_dim}
-        shape = {name: getattr(self.network, name) for name in ("hidden", "activation", "layer_norm")}
-        return {"policy": SquashedGaussianPolicy.described("actor.", sizes | shape)}
+        shape = {name: getattr(self.network, name) for name in ("hidden_dims", "activation", "layer_norm")}
+        return {"policy": SquashedGaussianPolicy.export_spec("actor.", sizes | shape)}
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer.build

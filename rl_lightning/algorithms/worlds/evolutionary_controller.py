@@ -11,34 +11,34 @@ from torch import Tensor
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import load_provided
+from rl_lightning.artifacts import load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.evolution.cmaes import CMAES, Evolution
-from rl_lightning.evolution.env_rollout import member_step
-from rl_lightning.evolution.fitness import Players
+from rl_lightning.evolution.env_rollout import population_step
+from rl_lightning.evolution.fitness import Population
 from rl_lightning.models.world_models.controller import Controller
 from rl_lightning.models.world_models.image_vae import check_frames
-from rl_lightning.models.world_models.vision_memory import DreamWorld
-from rl_lightning.rollout.video_overlay import DreamOnlooker
+from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
+from rl_lightning.rollout.video_overlay import DreamOverlay
 from rl_lightning.seeding import derive
 from rl_lightning.types import Carry, EnvSpec
 
 
-class EvolveController(PolicyModule):
+class EvolutionaryController(PolicyModule):
     """One update is one generation: ask for members, have them judged, tell their fitness.
 
     Args:
         spec: What the env is like; filled in from the data.
-        world: Product of the MDN-RNN stage.
-        latent: Size of a code, as in that stage.
+        world_from: Artifact of the MDN-RNN stage.
+        latent_dim: Size of a code, as in that stage.
         depth: Depth of the auto-encoder, as in that stage.
-        hidden: Size of the LSTM, as in that stage.
-        mixtures: Gaussians, as in that stage.
-        joint: One mixture over the whole code, as in that stage.
-        reward_head: As in that stage.
-        terminated_head: As in that stage.
+        hidden_dim: Size of the LSTM, as in that stage.
+        num_mixtures: Gaussians, as in that stage.
+        joint_mixture: One mixture over the whole code, as in that stage.
+        predict_reward: As in that stage.
+        predict_termination: As in that stage.
         use_cell: The controller also sees the LSTM's cell ([z, h, c], Doom); off: [z, h] (CarRacing).
-        controller_hidden: Units of the controller's hidden layer; 0: linear.
+        controller_hidden_dim: Units of the controller's hidden layer; 0: linear.
         strategy: The search; null: CMA-ES as in the paper.
         reevaluate_every: Generations between two careful looks at who is best.
         reevaluate_rollouts: Rollouts of such a look, for each candidate (paper: 1024).
@@ -50,48 +50,55 @@ class EvolveController(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        world: str,
-        latent: int = 32,
+        world_from: str,
+        latent_dim: int = 32,
         depth: int = 32,
-        hidden: int = 256,
-        mixtures: int = 5,
-        joint: bool = False,
-        reward_head: bool = True,
-        terminated_head: bool = True,
+        hidden_dim: int = 256,
+        num_mixtures: int = 5,
+        joint_mixture: bool = False,
+        predict_reward: bool = True,
+        predict_termination: bool = True,
         use_cell: bool = False,
-        controller_hidden: int = 0,
+        controller_hidden_dim: int = 0,
         strategy: CMAES | None = None,
         reevaluate_every: int = 25,
         reevaluate_rollouts: int = 1024,
     ) -> None:
         super().__init__(spec)
         if spec.action_mask:
-            raise ConfigError(f"EvolveController knows no illegal actions; {spec.env_id} has some")
+            raise ConfigError(f"EvolutionaryController knows no illegal actions; {spec.env_id} has some")
         if min(reevaluate_every, reevaluate_rollouts) < 1:
             raise ConfigError("model.reevaluate_every and model.reevaluate_rollouts must be at least 1")
-        self.source, self.use_cell = world, use_cell
-        channels = check_frames(spec.obs_shape, spec.obs_dtype, "EvolveController")
+        self.source, self.use_cell = world_from, use_cell
+        channels = check_frames(spec.obs_shape, spec.obs_dtype, "EvolutionaryController")
         memory = {
-            "latent": latent, "action_dim": spec.action_dim, "hidden": hidden, "mixtures": mixtures, "joint": joint,
-            "reward_head": reward_head, "terminated_head": terminated_head,
-        }  # fmt: skip
-        self.world = DreamWorld({"channels": channels, "latent": latent, "depth": depth}, memory)
+            "latent_dim": latent_dim,
+            "action_dim": spec.action_dim,
+            "hidden_dim": hidden_dim,
+            "num_mixtures": num_mixtures,
+            "joint_mixture": joint_mixture,
+            "predict_reward": predict_reward,
+            "predict_termination": predict_termination,
+        }
+        self.world = VisionMemoryModel(
+            {"channels": channels, "latent_dim": latent_dim, "depth": depth}, memory
+        )
         self.world.requires_grad_(False)
-        self.map = Controller(self.world.feature_width(use_cell), spec, controller_hidden)
+        self.map = Controller(self.world.feature_width(use_cell), spec, controller_hidden_dim)
         self.strategy = strategy or CMAES()
         self.reevaluate_every, self.reevaluate_rollouts = reevaluate_every, reevaluate_rollouts
-        self.register_buffer("best", torch.full((self.map.size,), self.strategy.initial))
+        self.register_buffer("best", torch.full((self.map.size,), self.strategy.mean_init))
         self.register_buffer("best_fitness", torch.full((), -torch.inf))  # of the last careful look
         self.evolution: Evolution | None = None
 
     def setup(self, stage: str) -> None:
         if stage != "fit" or self.evolution is not None:
             return
-        found: Any = load_provided(self.source, "world")
-        own = self.world.provided("").init_args
-        if found.provided("").init_args != own:
+        found: Any = load_exported(self.source, "world")
+        own = self.world.exported("").init_args
+        if found.exported("").init_args != own:
             raise ConfigError(
-                f"{self.source}: a world of {found.provided('').init_args}; this stage has {own}. Set its sizes to fit"
+                f"{self.source}: a world of {found.exported('').init_args}; this stage has {own}. Set its sizes to fit"
             )
         self.world.load_state_dict(found.state_dict())
         seed = derive(self.data_source.seed, "evolve")
@@ -101,24 +108,27 @@ class EvolveController(PolicyModule):
         return self.world.memory.initial_carry(count)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
         numbers = self.best.expand(obs.shape[0], -1)  # `len` would be a constant to an exporter
-        return member_step(self.world, self.map, numbers, obs, carry, self.use_cell)
+        return population_step(self.world, self.map, numbers, obs, carry, self.use_cell)
 
-    def players(self, numbers: Tensor) -> Players:
-        return Players(numbers.to(self.device), self.world, self.map, self.use_cell)
+    def population(self, numbers: Tensor) -> Population:
+        return Population(numbers.to(self.device), self.world, self.map, self.use_cell)
 
     def update(self, batch: Any) -> Metrics:
         assert self.evolution is not None
         search = self.evolution
         generation, members = search.generation, search.ask()
-        fitness = batch.judge(self.players(members), f"generation/{generation}").mean(1)  # [P]
+        fitness = batch.evaluate(self.population(members), f"generation/{generation}").mean(1)  # [P]
         search.tell(fitness)
         metrics = {
-            "train/fitness": fitness.mean(), "train/fitness_best": fitness.max(), "train/fitness_std": fitness.std(),
-            "train/sigma": torch.tensor(search.sigma), "train/generation": torch.tensor(float(search.generation)),
-        }  # fmt: skip
+            "train/fitness_mean": fitness.mean(),
+            "train/fitness_best": fitness.max(),
+            "train/fitness_std": fitness.std(),
+            "train/sigma": torch.tensor(search.sigma),
+            "train/generation": torch.tensor(float(search.generation)),
+        }
         if search.generation % self.reevaluate_every == 0:
             metrics |= self._reevaluate(batch, members[fitness.argmax()], generation)
         elif torch.isinf(self.best_fitness):
@@ -129,16 +139,16 @@ class EvolveController(PolicyModule):
         """The best so far, the centre of the search and this generation's winner, once more, with equal luck."""
         assert self.evolution is not None
         candidates = torch.stack([self.best.cpu(), self.evolution.mean, winner])
-        found = batch.judge(
-            self.players(candidates), f"reevaluate/{generation}", self.reevaluate_rollouts
+        found = batch.evaluate(
+            self.population(candidates), f"reevaluate/{generation}", self.reevaluate_rollouts
         ).mean(1)
         self.best.copy_(candidates[found.argmax()])
         self.best_fitness.copy_(found.max())
-        return {"controller/fitness": found.max(), "controller/fitness_mean": found[1]}
+        return {"controller/fitness_best": found.max(), "controller/fitness_of_mean": found[1]}
 
-    def onlooker(self) -> Callable[[Tensor], list[np.ndarray]]:
+    def video_overlay(self) -> Callable[[Tensor], list[np.ndarray]]:
         """What the auto-encoder makes of each frame, and a dream that began with the first one, played on its own."""
-        return DreamOnlooker(self.players(self.best[None]), self.device)
+        return DreamOverlay(self.population(self.best[None]), self.device)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)

@@ -11,10 +11,10 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided, load_provided
+from rl_lightning.artifacts import Exported, load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.world_models.image_vae import check_frames
-from rl_lightning.models.world_models.vision_memory import DreamWorld, heard
+from rl_lightning.models.world_models.vision_memory import VisionMemoryModel, action_input
 from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
 from rl_lightning.types import EnvSpec, Sequences
 
@@ -24,15 +24,15 @@ class MDNRNN(ModelModule):
 
     Args:
         spec: What the env is like; filled in from the data.
-        vision: Product of the VAE stage.
-        latent: Size of a code, as in that stage.
+        vision: Artifact of the VAE stage.
+        latent_dim: Size of a code, as in that stage.
         depth: Depth of the auto-encoder, as in that stage.
-        hidden: Size of the LSTM.
-        mixtures: Gaussians of a mixture.
-        joint: One mixture over the whole code; off: one for each of its dimensions (the paper's).
-        reward_head: Foresee rewards.
-        terminated_head: Foresee the end.
-        terminated_weight: Weight of the end in the loss; ends are rare.
+        hidden_dim: Size of the LSTM.
+        num_mixtures: Gaussians of a mixture.
+        joint_mixture: One mixture over the whole code; off: one for each of its dimensions (the paper's).
+        predict_reward: Foresee rewards.
+        predict_termination: Foresee the end.
+        termination_coef: Weight of the end in the loss; ends are rare.
         lr: Learning rate.
         optimizer: The optimizer, without its rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
@@ -44,39 +44,46 @@ class MDNRNN(ModelModule):
         self,
         spec: EnvSpec,
         vision: str,
-        latent: int = 32,
+        latent_dim: int = 32,
         depth: int = 32,
-        hidden: int = 256,
-        mixtures: int = 5,
-        joint: bool = False,
-        reward_head: bool = True,
-        terminated_head: bool = True,
-        terminated_weight: float = 1.0,
+        hidden_dim: int = 256,
+        num_mixtures: int = 5,
+        joint_mixture: bool = False,
+        predict_reward: bool = True,
+        predict_termination: bool = True,
+        termination_coef: float = 1.0,
         lr: float = 1e-3,
         optimizer: OptimizerRecipe | None = None,
         max_grad_norm: float | None = 1.0,
     ) -> None:
         super().__init__(spec)
-        if terminated_weight <= 0.0:
-            raise ConfigError(f"model.terminated_weight is {terminated_weight}; it must be above 0")
-        self.source, self.terminated_weight = vision, terminated_weight
+        if termination_coef <= 0.0:
+            raise ConfigError(f"model.termination_coef is {termination_coef}; it must be above 0")
+        self.source, self.termination_coef = vision, termination_coef
         channels = check_frames(spec.obs_shape, spec.obs_dtype, "MDNRNN")
         memory = {
-            "latent": latent, "action_dim": spec.action_dim, "hidden": hidden, "mixtures": mixtures, "joint": joint,
-            "reward_head": reward_head, "terminated_head": terminated_head,
-        }  # fmt: skip
-        self.world = DreamWorld({"channels": channels, "latent": latent, "depth": depth}, memory)
+            "latent_dim": latent_dim,
+            "action_dim": spec.action_dim,
+            "hidden_dim": hidden_dim,
+            "num_mixtures": num_mixtures,
+            "joint_mixture": joint_mixture,
+            "predict_reward": predict_reward,
+            "predict_termination": predict_termination,
+        }
+        self.world = VisionMemoryModel(
+            {"channels": channels, "latent_dim": latent_dim, "depth": depth}, memory
+        )
         self.world.vision.requires_grad_(False)
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
 
     def setup(self, stage: str) -> None:
         if stage != "fit":
             return
-        vision: Any = load_provided(self.source, "vision")
+        vision: Any = load_exported(self.source, "vision")
         if vision.init_args() != self.world.vision.init_args():
             raise ConfigError(
                 f"{self.source}: an auto-encoder of {vision.init_args()}; this stage has "
-                f"{self.world.vision.init_args()}. Set model.latent and model.depth to fit"
+                f"{self.world.vision.init_args()}. Set model.latent_dim and model.depth to fit"
             )
         self.world.vision.load_state_dict(vision.state_dict())
 
@@ -99,7 +106,7 @@ class MDNRNN(ModelModule):
         memory = self.world.memory
         mean, std = batch.obs.chunk(2, -1)
         code = mean + std * noise
-        action = heard(batch.action[:, :-1], self.spec)
+        action = action_input(batch.action[:, :-1], self.spec)
         hidden, _ = memory.unroll(code[:, :-1], action, memory.initial_carry(len(code)))
         guess = memory.predict(hidden)
         # After another episode has begun nothing counts; up to there a state has seen one episode alone.
@@ -116,31 +123,31 @@ class MDNRNN(ModelModule):
         return found
 
     def total(self, found: dict[str, Tensor]) -> Tensor:
-        weighted = found["nll"] / self.world.memory.latent  # per dimension: as large as the other two
+        weighted = found["nll"] / self.world.memory.latent_dim  # per dimension: as large as the other two
         if "reward" in found:
             weighted = weighted + found["reward"]
-        return weighted + self.terminated_weight * found["terminated"] if "terminated" in found else weighted
+        return weighted + self.termination_coef * found["terminated"] if "terminated" in found else weighted
 
     def update(self, batch: Sequences) -> Metrics:
-        shape = (*batch.obs.shape[:2], self.world.memory.latent)
+        shape = (*batch.obs.shape[:2], self.world.memory.latent_dim)
         found = self.losses(batch, torch.randn(shape, device=batch.obs.device))
         loss = self.total(found)
         (optimizer,) = self.raw_optimizers()
         self.step(optimizer, loss, self.max_grad_norm)
         return {"train/loss": loss} | {f"world_model/{name}": value for name, value in found.items()}
 
-    def assess(self, data: Any) -> dict[str, float]:
-        batch = data.held_windows()
+    def validate(self, data: Any) -> dict[str, float]:
+        batch = data.val_windows()
         moved = batch._replace(
             **{k: v.to(self.device) for k, v in batch._asdict().items() if torch.is_tensor(v)}
         )
-        shape = (*batch.obs.shape[:2], self.world.memory.latent)
+        shape = (*batch.obs.shape[:2], self.world.memory.latent_dim)
         found = self.losses(moved, torch.zeros(shape, device=self.device))
         named = {f"eval/{name}": float(value) for name, value in found.items()}
         return {"eval/score": -float(self.total(found)), **named}
 
-    def provides(self) -> dict[str, Provided]:
-        return {"world": self.world.provided("world.")}
+    def exports(self) -> dict[str, Exported]:
+        return {"world": self.world.exported("world.")}
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer.build(self.world.memory.parameters(), self.lr)

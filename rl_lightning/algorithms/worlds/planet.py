@@ -10,7 +10,7 @@ from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.models.rssm.latent_actors import env_actions
 from rl_lightning.models.rssm.rssm import LatentState
-from rl_lightning.models.rssm.world_model import ImaginedFuture, LatentWorld
+from rl_lightning.models.rssm.world_model import ImaginedTrajectory, LatentWorld
 from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
 from rl_lightning.planning.planners import CEM, Planner
 from rl_lightning.types import Carry, EnvSpec, Sequences
@@ -21,7 +21,7 @@ class PlaNet(PolicyModule):
 
     Args:
         spec: What the env is like; filled in from the data.
-        world: The world model and its losses.
+        world_model: The world model and its losses.
         planner: What searches for actions; its `noise` is added when collecting.
         gamma: Discount of rewards along a plan where the world has a head for episodes' ends; else there is none.
         lr: Learning rate.
@@ -35,7 +35,7 @@ class PlaNet(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        world: LatentWorld | None = None,
+        world_model: LatentWorld | None = None,
         planner: Planner | None = None,
         gamma: float = 0.99,
         lr: float = 1e-3,
@@ -45,52 +45,52 @@ class PlaNet(PolicyModule):
         super().__init__(spec)
         self.gamma, self.lr, self.max_grad_norm = gamma, lr, max_grad_norm
         self.optimizer = optimizer or Adam(eps=1e-4)
-        self.planner = planner or CEM(noise=0.3)
-        self.world = (world or LatentWorld()).build(spec, gamma)
+        self.planner = planner or CEM(exploration_noise=0.3)
+        self.world_model = (world_model or LatentWorld()).build(spec, gamma)
 
     def initial_carry(self, count: int) -> Carry:
-        return self.world.rssm.initial(count, self.world.rssm.post_top.weight)
+        return self.world_model.rssm.initial(count, self.world_model.rssm.post_top.weight)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        state = self.world.rssm.arrive(self.world.encoder(obs), carry, explore)
+        state = self.world_model.rssm.obs_step(self.world_model.encoder(obs), carry, generator)
         start = obs.new_zeros((len(obs), self.planner.horizon, self.spec.action_dim), dtype=torch.float32)
-        action = self.planner.plan(lambda plans: self.score(state, plans), start, explore).action
+        action = self.planner.plan(lambda plans: self.score(state, plans), start, generator).action
         return env_actions(self.spec, action), (state.deter, state.stoch, action)
 
-    def imagine(self, carry: Carry, horizon: int = 12, actions: Tensor | None = None) -> ImaginedFuture:
+    def imagine(self, carry: Carry, horizon: int = 12, actions: Tensor | None = None) -> ImaginedTrajectory:
         """What is expected from the state that `act` gave, planning anew in every dreamed state, or as given."""
 
         def choose(state: LatentState) -> Tensor:
             start = state.deter.new_zeros(len(state.deter), self.planner.horizon, self.spec.action_dim)
             return self.planner.plan(lambda plans: self.score(state, plans), start, None).action
 
-        return self.world.imagine(carry, choose, horizon, actions)
+        return self.world_model.imagine(carry, choose, horizon, actions)
 
     def score(self, state: LatentState, plans: Tensor) -> Tensor:
         """Predicted rewards along one dreamed trajectory of each plan, summed.  [N, K, H, A] -> [N, K]
 
         Dreams take the likeliest latent at every step: the same state and plan always have the same score.
         """
-        rssm, (envs, count, horizon, _) = self.world.rssm, plans.shape
+        rssm, (envs, count, horizon, _) = self.world_model.rssm, plans.shape
         here = LatentState(*(part.repeat_interleave(count, 0) for part in state))
-        actions, weights = plans.flatten(0, 1), rssm.prepared()
+        actions, weights = plans.flatten(0, 1), rssm.cached_weights()
         features = []
         for t in range(horizon):
-            here = rssm.dream(here, actions[:, t], None, weights)
+            here = rssm.img_step(here, actions[:, t], None, weights)
             features.append(here.feature)
         feature = torch.stack(features)  # [H, N * K, F]
-        reward = self.world.reward.value(feature)
-        if self.world.continues is not None:
-            ahead = self.world.live(feature).cumprod(0)
+        reward = self.world_model.reward_head.value(feature)
+        if self.world_model.continue_head is not None:
+            ahead = self.world_model.continuation(feature).cumprod(0)
             reward = reward * torch.cat((torch.ones_like(ahead[:1]), ahead[:-1]))
         return reward.sum(0).unflatten(0, (envs, count))
 
     def update(self, batch: Sequences) -> Metrics:
-        window = self.world.window(batch)
-        observed = self.world.observe(window)
-        losses, divergence = self.world.losses(window, observed)
+        window = self.world_model.window(batch)
+        observed = self.world_model.observe(window)
+        losses, divergence = self.world_model.losses(window, observed)
         means = {name: loss.mean() for name, loss in losses.items()}
         norm = self.step(
             self.raw_optimizers()[0], torch.stack(list(means.values())).sum(), self.max_grad_norm
@@ -100,11 +100,15 @@ class PlaNet(PolicyModule):
         metrics |= {"world_model/kl": divergence.detach(), "priority": wrong.mean(0)}
         if norm is not None:
             metrics["world_model/grad_norm"] = norm
-        return metrics if batch.latent is None else metrics | {"latent": self.world.latents(window, observed)}
+        return (
+            metrics
+            if batch.latent is None
+            else metrics | {"latent": self.world_model.carry_after_rows(window, observed)}
+        )
 
     def update_world_model(self, batch: Sequences) -> Metrics:
         """The same; there is nothing else to learn."""
         return self.update(batch)
 
     def configure_optimizers(self) -> list[Optimizer]:
-        return [self.optimizer.build(self.world.parameters(), self.lr)]
+        return [self.optimizer.build(self.world_model.parameters(), self.lr)]

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided, load_provided
+from rl_lightning.artifacts import Exported, load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.reward_classes import CLASSES, class_balanced_weights, focal_loss, reward_label
 from rl_lightning.models.frames import frame_metrics as checks
@@ -23,64 +23,64 @@ from rl_lightning.optim.optimizers import Adafactor, OptimizerRecipe
 from rl_lightning.types import EnvSpec, FrameWindow
 
 
-class RewardHead(ModelModule):
+class RewardModel(ModelModule):
     """Classifies the sign of the reward; the world it looks through stays as it is.
 
     Args:
         spec: What the env is like; filled in from the data.
-        world: Product of the stage that learned the world.
-        head: spatial (MBARC) or mean (SimPLe).
+        world_from: Artifact of the stage that learned the world.
+        reward_net: spatial (MBARC) or mean (SimPLe).
         reward_loss: ce, or cbf (class-balanced focal loss; counts are those of the data, not of the draws).
         lr: Largest relative step of Adafactor; the learning rate of any other optimizer.
         optimizer: The optimizer, without its rate.
         max_grad_norm: Gradients are scaled down to this norm.
-        past: Steps that the world's memory is filled with before a step, if it has one.
-        checked: Held-out steps that an evaluation looks at; all that pay are among them.
+        context_steps: Steps that the world's memory is filled with before a step, if it has one.
+        eval_rows: Held-out steps that an evaluation looks at; all that pay are among them.
     """
 
     learns_from = (FrameWindow,)
     action_kinds = ("discrete",)
     class_weight: Tensor
-    head: RewardNet
+    reward_net: RewardNet
 
     def __init__(
         self,
         spec: EnvSpec,
-        world: str,
-        head: str = "spatial",
+        world_from: str,
+        reward_net: str = "spatial",
         reward_loss: str = "ce",
         lr: float = 0.01,
         optimizer: OptimizerRecipe | None = None,
         max_grad_norm: float = 1.0,
-        past: int = 4,
-        checked: int = 2000,
+        context_steps: int = 4,
+        eval_rows: int = 2000,
     ) -> None:
         super().__init__(spec)
-        if head not in HEADS:
-            raise ConfigError(f"model.head is '{head}'; choose {' or '.join(HEADS)}")
+        if reward_net not in HEADS:
+            raise ConfigError(f"model.reward_net is '{reward_net}'; choose {' or '.join(HEADS)}")
         if reward_loss not in ("ce", "cbf"):
             raise ConfigError(f"model.reward_loss is '{reward_loss}'; choose ce or cbf")
-        self.product, self.kind, self.reward_loss = world, head, reward_loss
+        self.artifact, self.kind, self.reward_loss = world_from, reward_net, reward_loss
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adafactor(), max_grad_norm
-        self.wanted_past, self.checked = past, checked
+        self.wanted_past, self.eval_rows = context_steps, eval_rows
         self.register_buffer("class_weight", torch.ones(CLASSES))
-        if Path(world).expanduser().exists():  # in a dry run there is no product yet, and so no shapes
-            self.head = self.world.make_head(head)
+        if Path(world_from).expanduser().exists():  # in a dry run there is no artifact yet, and so no shapes
+            self.reward_net = self.world.make_head(reward_net)
 
     @cached_property
     def world(self) -> FrameWorld:
         """The world; no part of this module, so that its weights are neither trained nor saved again."""
         with torch.device("cpu"):
-            found = load_provided(self.product, "world")
+            found = load_exported(self.artifact, "world")
         assert isinstance(found, FrameWorld)
-        return found.for_imagining()
+        return found.for_simulation()
 
     @property
-    def past(self) -> int:
-        return self.wanted_past if self.world.state_size else 0
+    def context_steps(self) -> int:
+        return self.wanted_past if self.world.recurrent_state_size else 0
 
     def setup(self, stage: str) -> None:
-        self.world.fits(self.spec, self.product)  # a missing product is reported here
+        self.world.check_compatible(self.spec, self.artifact)  # a missing artifact is reported here
 
     def on_fit_start(self) -> None:
         self.world.to(self.device)
@@ -92,9 +92,9 @@ class RewardHead(ModelModule):
         """One step on clean frames; bits come from the LSTM, as in imagination."""
         world = self.world
         with torch.no_grad():
-            state = world.recall(window.past_stack, window.past_action, window.past_valid)
+            state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
             found = world.features(window.stack, window.action[:, 0], state)
-        logits, label = self.head(found.mid, found.fin), reward_label(window.reward[:, 0])
+        logits, label = self.reward_net(found.mid, found.fin), reward_label(window.reward[:, 0])
         if self.reward_loss == "cbf":
             loss = focal_loss(logits, label, self.class_weight)
         else:
@@ -103,20 +103,20 @@ class RewardHead(ModelModule):
         self.step(optimizer, loss, self.max_grad_norm)
         right = (logits.detach().argmax(-1) == label).float().mean()
         paid = (label != 1).float().mean()
-        return {"train/loss": loss.detach(), "train/accuracy": right, "train/paid_share": paid}
+        return {"train/loss": loss.detach(), "train/reward_accuracy": right, "train/reward_fraction": paid}
 
-    def assess(self, data: Any) -> dict[str, float]:
+    def validate(self, data: Any) -> dict[str, float]:
         """Held-out steps; the score is the mean recall of the classes that occur."""
-        windows = data.holdout_rewards(self.checked, self.past)
+        windows = data.val_reward_steps(self.eval_rows, self.context_steps)
         windows = FrameWindow(*(field.to(self.device) for field in windows))
-        told = checks.told_rewards(self.world.to(self.device), self.head, windows)
+        told = checks.predicted_rewards(self.world.to(self.device), self.reward_net, windows)
         return checks.reward_scores(told, reward_label(windows.reward[:, 0]))
 
-    def provides(self) -> dict[str, Provided]:
+    def exports(self) -> dict[str, Exported]:
         net = HEADS[self.kind]
         arguments = self.world.head_arguments()
         arguments["mid_size"] = list(arguments["mid_size"])
-        return {"reward": Provided(f"{net.__module__}.{net.__qualname__}", arguments, "head.")}
+        return {"reward": Exported(f"{net.__module__}.{net.__qualname__}", arguments, "reward_net.")}
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.head.parameters(), self.lr)
+        return self.optimizer.build(self.reward_net.parameters(), self.lr)

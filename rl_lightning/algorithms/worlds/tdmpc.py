@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.value import polyak_
+from rl_lightning.functional.value import polyak_update
 from rl_lightning.models.latent_mpc.latent_world import check_windows, flat_obs
-from rl_lightning.models.latent_mpc.told import PlainModel
+from rl_lightning.models.latent_mpc.told import TOLDModel
 from rl_lightning.optim.optimizers import Adam
 from rl_lightning.planning.mpc import plan_latent, search_noise
 from rl_lightning.planning.planners import MPPI
@@ -27,19 +27,20 @@ class TDMPC(PolicyModule):
 
     Args:
         spec: What the env is like; filled in from the data.
-        latent: Width of the latent.
-        encoder_hidden: Width of the encoder's hidden layer.
-        hidden: Width of the hidden layers of all other networks.
+        latent_dim: Width of the latent.
+        encoder_hidden_dim: Width of the encoder's hidden layer.
+        hidden_dim: Width of the hidden layers of all other networks.
         planner: The search; null: MPPI as in the paper (512 drawn and 25 proposed sequences of 5 steps).
-        warmup: Updates over which the horizon grows from 1 and the narrowest width falls from `first_std`; 0: none.
-        first_std: The planner's narrowest width at the beginning.
-        noise: Standard deviation of the policy's noise.
+        planner_warmup_updates: Updates over which the horizon grows from 1 and the narrowest width falls from
+            `initial_min_std`; 0: none.
+        initial_min_std: The planner's narrowest width at the beginning.
+        policy_std: Standard deviation of the policy's noise.
         gamma: Discount.
         rho: Weight of each further step of a window.
-        consistency_weight: Of the latent's error.
-        reward_weight: Of the rewards'.
-        value_weight: Of the values'.
-        target_rate: Share of the model that the slow one takes over.
+        consistency_coef: Of the latent's error.
+        reward_coef: Of the rewards'.
+        value_coef: Of the values'.
+        tau: Fraction of the model that the target takes over.
         target_every: Updates between two such moves.
         lr: Learning rate.
         max_grad_norm: Gradients are scaled down to this norm.
@@ -52,34 +53,41 @@ class TDMPC(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        latent: int = 50,
-        encoder_hidden: int = 256,
-        hidden: int = 512,
+        latent_dim: int = 50,
+        encoder_hidden_dim: int = 256,
+        hidden_dim: int = 512,
         planner: MPPI | None = None,
-        warmup: int = 25_000,
-        first_std: float = 0.5,
-        noise: float = 0.05,
+        planner_warmup_updates: int = 25_000,
+        initial_min_std: float = 0.5,
+        policy_std: float = 0.05,
         gamma: float = 0.99,
         rho: float = 0.5,
-        consistency_weight: float = 2.0,
-        reward_weight: float = 0.5,
-        value_weight: float = 0.1,
-        target_rate: float = 0.01,
+        consistency_coef: float = 2.0,
+        reward_coef: float = 0.5,
+        value_coef: float = 0.1,
+        tau: float = 0.01,
         target_every: int = 2,
         lr: float = 1e-3,
         max_grad_norm: float = 10.0,
     ) -> None:
         super().__init__(spec)
-        if warmup < 0 or target_every < 1:
-            raise ConfigError("model.warmup must not be negative, model.target_every at least 1")
-        self.model = PlainModel(
-            flat_obs(spec, "TDMPC"), spec.action_dim, latent, encoder_hidden, hidden, noise
+        if planner_warmup_updates < 0 or target_every < 1:
+            raise ConfigError(
+                "model.planner_warmup_updates must not be negative, model.target_every at least 1"
+            )
+        self.model = TOLDModel(
+            flat_obs(spec, "TDMPC"), spec.action_dim, latent_dim, encoder_hidden_dim, hidden_dim, policy_std
         )
-        self.slow = copy.deepcopy(self.model).requires_grad_(False)
-        self.planner = planner or MPPI(horizon=5, samples=537, policy_samples=25, momentum=0.1)
-        self.warmup, self.first_std, self.gamma, self.rho = warmup, first_std, gamma, rho
-        self.consistency_weight, self.reward_weight = consistency_weight, reward_weight
-        self.value_weight, self.target_rate, self.target_every = value_weight, target_rate, target_every
+        self.target_model = copy.deepcopy(self.model).requires_grad_(False)
+        self.planner = planner or MPPI(horizon=5, num_samples=537, num_pi_trajs=25, momentum=0.1)
+        self.planner_warmup_updates, self.initial_min_std, self.gamma, self.rho = (
+            planner_warmup_updates,
+            initial_min_std,
+            gamma,
+            rho,
+        )
+        self.consistency_coef, self.reward_coef = consistency_coef, reward_coef
+        self.value_coef, self.tau, self.target_every = value_coef, tau, target_every
         self.lr, self.max_grad_norm = lr, max_grad_norm
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
@@ -87,17 +95,19 @@ class TDMPC(PolicyModule):
         shape = (count, self.planner.horizon, self.spec.action_dim)
         return (torch.zeros(shape, device=self.device),)
 
-    def schedule(self) -> tuple[int, float]:
+    def planner_schedule(self) -> tuple[int, float]:
         """How far and how narrowly it plans by now."""
-        done = min(1.0, int(self.updates) / self.warmup) if self.warmup else 1.0
+        done = (
+            min(1.0, int(self.updates) / self.planner_warmup_updates) if self.planner_warmup_updates else 1.0
+        )
         far = int(1 + done * (self.planner.horizon - 1))
-        return far, self.first_std + done * (self.planner.min_std - self.first_std)
+        return far, self.initial_min_std + done * (self.planner.min_std - self.initial_min_std)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        horizon, min_std = self.schedule()
-        plan = plan_latent(self.planner, self.model, obs, carry[0], self.gamma, explore, horizon, min_std)
+        horizon, min_std = self.planner_schedule()
+        plan = plan_latent(self.planner, self.model, obs, carry[0], self.gamma, generator, horizon, min_std)
         return plan.action, (plan.mean,)
 
     def evaluation_draw(self, seed: int) -> torch.Generator:
@@ -117,7 +127,7 @@ class TDMPC(PolicyModule):
         nothing = torch.zeros_like(reward[0])
         consistency, paid, worth, wrong = nothing, nothing, nothing, nothing
         with torch.no_grad():
-            goal, target = self.slow.encode(obs[1:]), self._target(obs[1:], reward)
+            goal, target = self.target_model.encode(obs[1:]), self._target(obs[1:], reward)
         for t, each in enumerate(action.unbind()):
             latents.append(latent.detach())
             q = self.model.q(torch.cat((latent, each), -1))  # [2, B]
@@ -128,21 +138,21 @@ class TDMPC(PolicyModule):
             worth = worth + weight * (q - target[t]).square().sum(0)
             wrong = wrong + weight * (q - target[t]).detach().abs().sum(0)
         latents.append(latent.detach())
-        rows = self.consistency_weight * consistency.clamp(max=LIMIT)
-        rows = rows + self.reward_weight * paid.clamp(max=LIMIT) + self.value_weight * worth.clamp(max=LIMIT)
+        rows = self.consistency_coef * consistency.clamp(max=LIMIT)
+        rows = rows + self.reward_coef * paid.clamp(max=LIMIT) + self.value_coef * worth.clamp(max=LIMIT)
         rows = rows if batch.weight is None else batch.weight * rows
         loss = rows.mean() / len(action)
         model_optimizer, policy_optimizer = self.raw_optimizers()
         norm = self.step(model_optimizer, loss, self.max_grad_norm)
         metrics = {
-            "train/loss": loss.detach(), "world_model/consistency": consistency.detach().mean(),
-            "world_model/reward": paid.detach().mean(), "world_model/value": worth.detach().mean(),
-            "train/target": target.mean(), "priority": wrong.clamp(max=LIMIT),
+            "train/loss": loss.detach(), "world_model/consistency_loss": consistency.detach().mean(),
+            "world_model/reward_loss": paid.detach().mean(), "world_model/value_loss": worth.detach().mean(),
+            "train/td_target": target.mean(), "priority": wrong.clamp(max=LIMIT),
         }  # fmt: skip
         metrics |= self._policy_step(torch.stack(latents), policy_optimizer)
         self.updates += 1
         if self.updates % self.target_every == 0:
-            polyak_(list(self.slow.parameters()), list(self.model.parameters()), self.target_rate)
+            polyak_update(list(self.target_model.parameters()), list(self.model.parameters()), self.tau)
         return metrics | ({} if norm is None else {"train/grad_norm": norm})
 
     def _target(self, next_obs: Tensor, reward: Tensor) -> Tensor:  # [H, B, O], [H, B] -> [H, B]
@@ -150,7 +160,7 @@ class TDMPC(PolicyModule):
         action = self.model.choose(
             latent, torch.randn((*reward.shape, self.spec.action_dim), device=reward.device)
         )
-        return reward + self.gamma * self.slow.q(torch.cat((latent, action), -1)).amin(0)
+        return reward + self.gamma * self.target_model.q(torch.cat((latent, action), -1)).amin(0)
 
     def _policy_step(self, latents: Tensor, optimizer: Optimizer) -> Metrics:
         noise = torch.randn((*latents.shape[:2], self.spec.action_dim), device=latents.device)
@@ -159,7 +169,7 @@ class TDMPC(PolicyModule):
         weight = self.rho ** torch.arange(len(value), device=value.device, dtype=value.dtype)
         loss = -(weight * value).sum()
         self.step(optimizer, loss, self.max_grad_norm)
-        return {"train/policy_loss": loss.detach(), "train/q": value.detach().mean()}
+        return {"train/policy_loss": loss.detach(), "train/q_values": value.detach().mean()}
 
     def configure_optimizers(self) -> list[Optimizer]:
         model, build = self.model, Adam().build

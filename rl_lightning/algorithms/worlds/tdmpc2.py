@@ -14,9 +14,9 @@ from rl_lightning import distributed
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.value import polyak_
+from rl_lightning.functional.value import polyak_update
 from rl_lightning.models.latent_mpc.latent_world import (
-    SimplexModel,
+    SimNormModel,
     check_windows,
     discount_for,
     flat_obs,
@@ -29,11 +29,11 @@ from rl_lightning.types import Carry, EnvSpec, Sequences
 
 Size = Literal["1M", "5M", "19M", "48M", "317M"]
 SIZES: dict[str, dict[str, Any]] = {
-    "1M": {"latent": 128, "encoder_hidden": [256], "hidden": 384, "critics": 2},
-    "5M": {"latent": 512, "encoder_hidden": [256], "hidden": 512, "critics": 5},
-    "19M": {"latent": 768, "encoder_hidden": [1024] * 2, "hidden": 1024, "critics": 5},
-    "48M": {"latent": 768, "encoder_hidden": [1792] * 3, "hidden": 1792, "critics": 5},
-    "317M": {"latent": 1376, "encoder_hidden": [4096] * 4, "hidden": 4096, "critics": 8},
+    "1M": {"latent_dim": 128, "encoder_hidden_dims": [256], "hidden_dim": 384, "num_critics": 2},
+    "5M": {"latent_dim": 512, "encoder_hidden_dims": [256], "hidden_dim": 512, "num_critics": 5},
+    "19M": {"latent_dim": 768, "encoder_hidden_dims": [1024] * 2, "hidden_dim": 1024, "num_critics": 5},
+    "48M": {"latent_dim": 768, "encoder_hidden_dims": [1792] * 3, "hidden_dim": 1792, "num_critics": 5},
+    "317M": {"latent_dim": 1376, "encoder_hidden_dims": [4096] * 4, "hidden_dim": 4096, "num_critics": 8},
 }
 
 
@@ -42,26 +42,26 @@ class TDMPC2(PolicyModule):
 
     Args:
         spec: What the env is like; filled in from the data.
-        size: The authors' preset that the four sizes below come from where they are null.
-        latent: Width of the latent.
-        encoder_hidden: Hidden sizes of the encoder.
-        hidden: Width of the hidden layers of all other networks.
-        critics: Value functions; targets take the lower of two drawn at random, plans their mean.
-        simnorm: Numbers of the latent that sum to 1.
-        bins: Of a reward or value; two-hot in symlog space from -10 to 10.
+        model_size: The authors' preset that the four sizes below come from where they are null.
+        latent_dim: Width of the latent.
+        encoder_hidden_dims: Hidden sizes of the encoder.
+        hidden_dim: Width of the hidden layers of all other networks.
+        num_critics: Value functions; targets take the lower of two drawn at random, plans their mean.
+        simnorm_dim: Numbers of the latent that sum to 1.
+        num_bins: Of a reward or value; two-hot in symlog space from -10 to 10.
         dropout: In the first layer of the value functions.
         planner: The search; null: MPPI as in the paper (two iterations more from 20 action dimensions on).
         gamma: Discount; null: from the length of an episode.
         rho: Weight of each further step of a window.
-        consistency_weight: Of the latent's error.
-        reward_weight: Of the rewards'.
-        value_weight: Of the values'.
-        terminated_weight: Of the ends', where `episodic`.
-        entropy_weight: Of the policy's entropy.
+        consistency_coef: Of the latent's error.
+        reward_coef: Of the rewards'.
+        value_coef: Of the values'.
+        termination_coef: Of the ends', where `episodic`.
+        ent_coef: Of the policy's entropy.
         episodic: Learn and plan with the ends of episodes; without it an env that ends them is refused while training.
-        target_rate: Share of the value functions that the slow ones take over, and of the value scale that is new.
+        tau: Fraction of the value functions that the targets take over, and of the value scale that is new.
         lr: Learning rate.
-        encoder_lr_scale: The encoder's rate is this share of it.
+        encoder_lr_scale: The encoder's rate is this fraction of it.
         max_grad_norm: Gradients are scaled down to this norm.
     """
 
@@ -72,45 +72,56 @@ class TDMPC2(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        size: Size = "5M",
-        latent: int | None = None,
-        encoder_hidden: list[int] | None = None,
-        hidden: int | None = None,
-        critics: int | None = None,
-        simnorm: int = 8,
-        bins: int = 101,
+        model_size: Size = "5M",
+        latent_dim: int | None = None,
+        encoder_hidden_dims: list[int] | None = None,
+        hidden_dim: int | None = None,
+        num_critics: int | None = None,
+        simnorm_dim: int = 8,
+        num_bins: int = 101,
         dropout: float = 0.01,
         planner: MPPI | None = None,
         gamma: float | None = None,
         rho: float = 0.5,
-        consistency_weight: float = 20.0,
-        reward_weight: float = 0.1,
-        value_weight: float = 0.1,
-        terminated_weight: float = 1.0,
-        entropy_weight: float = 1e-4,
+        consistency_coef: float = 20.0,
+        reward_coef: float = 0.1,
+        value_coef: float = 0.1,
+        termination_coef: float = 1.0,
+        ent_coef: float = 1e-4,
         episodic: bool = False,
-        target_rate: float = 0.01,
+        tau: float = 0.01,
         lr: float = 3e-4,
         encoder_lr_scale: float = 0.3,
         max_grad_norm: float = 20.0,
     ) -> None:
         super().__init__(spec)
-        given = {"latent": latent, "encoder_hidden": encoder_hidden, "hidden": hidden, "critics": critics}
-        sizes = SIZES[size] | {key: value for key, value in given.items() if value is not None}
-        if sizes["critics"] < 2:
-            raise ConfigError(f"model.critics is {sizes['critics']}; TD-MPC2 needs at least 2")
+        given = {
+            "latent_dim": latent_dim,
+            "encoder_hidden_dims": encoder_hidden_dims,
+            "hidden_dim": hidden_dim,
+            "num_critics": num_critics,
+        }
+        sizes = SIZES[model_size] | {key: value for key, value in given.items() if value is not None}
+        if sizes["num_critics"] < 2:
+            raise ConfigError(f"model.num_critics is {sizes['num_critics']}; TD-MPC2 needs at least 2")
         width = flat_obs(spec, "TDMPC2")
-        self.model = SimplexModel(
-            width, spec.action_dim, simnorm=simnorm, bins=bins, dropout=dropout, episodic=episodic, **sizes
+        self.model = SimNormModel(
+            width,
+            spec.action_dim,
+            simnorm_dim=simnorm_dim,
+            num_bins=num_bins,
+            dropout=dropout,
+            episodic=episodic,
+            **sizes,
         )
-        self.q_slow = copy.deepcopy(self.model.q).requires_grad_(False)
+        self.q_target = copy.deepcopy(self.model.q).requires_grad_(False)
         self.planner = planner or MPPI(iterations=6 + 2 * (spec.action_dim >= 20))
         limit = spec.max_episode_steps
         self.gamma = gamma or discount_for(None if limit is None else -(-limit // spec.action_repeat))
-        self.rho, self.episodic, self.target_rate = rho, episodic, target_rate
-        self.weights = {"consistency": consistency_weight, "reward": reward_weight, "value": value_weight}
-        self.weights |= {"terminated": terminated_weight} if episodic else {}
-        self.entropy_weight, self.lr, self.encoder_lr_scale = entropy_weight, lr, encoder_lr_scale
+        self.rho, self.episodic, self.tau = rho, episodic, tau
+        self.weights = {"consistency": consistency_coef, "reward": reward_coef, "value": value_coef}
+        self.weights |= {"terminated": termination_coef} if episodic else {}
+        self.ent_coef, self.lr, self.encoder_lr_scale = ent_coef, lr, encoder_lr_scale
         self.max_grad_norm = max_grad_norm
         self.register_buffer("scale", torch.ones(()))  # spread of the values, for the policy's loss
 
@@ -119,9 +130,9 @@ class TDMPC2(PolicyModule):
         return (torch.zeros(shape, device=self.device),)
 
     def act(
-        self, obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        plan = plan_latent(self.planner, self.model, obs, carry[0], self.gamma, explore)
+        plan = plan_latent(self.planner, self.model, obs, carry[0], self.gamma, generator)
         return plan.action, (plan.mean,)
 
     def evaluation_draw(self, seed: int) -> torch.Generator:
@@ -145,8 +156,8 @@ class TDMPC2(PolicyModule):
         norm = self.step(model_optimizer, loss, self.max_grad_norm)
         metrics = {f"world_model/{name}": value.detach() for name, value in losses.items()}
         metrics |= self._policy_step(latents.detach(), policy_optimizer)
-        polyak_(list(self.q_slow.parameters()), list(self.model.q.parameters()), self.target_rate)
-        metrics |= {"train/loss": loss.detach(), "train/target": target.mean()}
+        polyak_update(list(self.q_target.parameters()), list(self.model.q.parameters()), self.tau)
+        metrics |= {"train/loss": loss.detach(), "train/td_target": target.mean()}
         return metrics | ({} if norm is None else {"train/grad_norm": norm})
 
     def _check(self, batch: Sequences) -> None:
@@ -166,14 +177,14 @@ class TDMPC2(PolicyModule):
     def _target(self, goal: Tensor, reward: Tensor, terminated: Tensor) -> Tensor:  # -> [H, B]
         mean, log_std = self.model.gaussian(goal)
         action = torch.tanh(mean + log_std.exp() * torch.randn_like(mean))
-        value = self._values(self.q_slow, goal, action).amin(0)
+        value = self._values(self.q_target, goal, action).amin(0)
         return reward + self.gamma * (1.0 - terminated) * value
 
     def _values(self, q: Any, latent: Tensor, action: Tensor, dropping: bool = False) -> Tensor:
         """Two members drawn at random.  [H, B, Z], [H, B, A] -> [2, H, B]"""
-        which = torch.randperm(self.model.critics, device=latent.device)[:2]
+        which = torch.randperm(self.model.num_critics, device=latent.device)[:2]
         logits = q(torch.cat((latent, action), -1).flatten(0, 1), which, dropping)
-        return self.model.number(logits).unflatten(1, latent.shape[:2])
+        return self.model.decode_value(logits).unflatten(1, latent.shape[:2])
 
     def _losses(
         self,
@@ -188,8 +199,8 @@ class TDMPC2(PolicyModule):
         weight = self.rho ** torch.arange(horizon, device=reward.device, dtype=reward.dtype)
         both = torch.cat((latents[:-1], action), -1).flatten(0, 1)
         error = (latents[1:] - goal).square().mean((1, 2))
-        paid = self.model.cost(self.model.reward(both), reward.flatten()).view(horizon, batch).mean(1)
-        values = self.model.cost(self.model.q(both, dropping=True), target.flatten())  # [E, H * B]
+        paid = self.model.two_hot_loss(self.model.reward(both), reward.flatten()).view(horizon, batch).mean(1)
+        values = self.model.two_hot_loss(self.model.q(both, dropping=True), target.flatten())  # [E, H * B]
         worth = values.view(-1, horizon, batch).mean((0, 2))
         found = {
             "consistency": (weight * error).sum() / horizon,
@@ -209,14 +220,14 @@ class TDMPC2(PolicyModule):
         self._rescale(value[0].detach())
         entropy = gaussian_entropy_estimate(noise, log_std)
         weight = self.rho ** torch.arange(len(value), device=value.device, dtype=value.dtype)
-        gain = (self.entropy_weight * entropy + value / self.scale.clone()).mean(1)
+        gain = (self.ent_coef * entropy + value / self.scale.clone()).mean(1)
         loss = -(weight * gain).mean()
         self.step(optimizer, loss, self.max_grad_norm)
         return {
             "train/policy_loss": loss.detach(),
             "train/entropy": entropy.detach().mean(),
-            "train/q": value.detach().mean(),
-            "train/scale": self.scale.clone(),
+            "train/q_values": value.detach().mean(),
+            "train/pi_scale": self.scale.clone(),
         }
 
     def _rescale(self, value: Tensor) -> None:
@@ -225,7 +236,7 @@ class TDMPC2(PolicyModule):
         low, high = torch.quantile(value, levels)
         spread = (high - low).clamp(min=1.0).reshape(1)
         distributed.average_([spread])
-        self.scale.lerp_(spread[0], self.target_rate)
+        self.scale.lerp_(spread[0], self.tau)
 
     def configure_optimizers(self) -> list[Optimizer]:
         model, build = self.model, Adam().build

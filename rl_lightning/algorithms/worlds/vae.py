@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.mixture import kl_to_standard_normal
 from rl_lightning.models.world_models.image_vae import ImageVAE, check_frames
@@ -23,9 +23,9 @@ class VAE(ModelModule):
 
     Args:
         spec: What the env is like; filled in from the data.
-        latent: Size of a code.
+        latent_dim: Size of a code.
         depth: Channels of the first convolution; the others have twice, four and eight times as many.
-        kl_weight: Weight of the KL.
+        kl_coef: Weight of the KL.
         free_nats: KL below this costs nothing (the authors' code: half the size of a code).
         lr: Learning rate.
         optimizer: The optimizer, without its rate.
@@ -37,19 +37,19 @@ class VAE(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        latent: int = 32,
+        latent_dim: int = 32,
         depth: int = 32,
-        kl_weight: float = 1.0,
+        kl_coef: float = 1.0,
         free_nats: float = 0.0,
         lr: float = 1e-3,
         optimizer: OptimizerRecipe | None = None,
         max_grad_norm: float | None = None,
     ) -> None:
         super().__init__(spec)
-        if min(latent, depth) < 1 or min(kl_weight, free_nats) < 0.0:
-            raise ConfigError("model.latent and model.depth must be at least 1, KL weights not negative")
-        self.vision = ImageVAE(check_frames(spec.obs_shape, spec.obs_dtype, "VAE"), latent, depth)
-        self.kl_weight, self.free_nats = kl_weight, free_nats
+        if min(latent_dim, depth) < 1 or min(kl_coef, free_nats) < 0.0:
+            raise ConfigError("model.latent_dim and model.depth must be at least 1, KL weights not negative")
+        self.vision = ImageVAE(check_frames(spec.obs_shape, spec.obs_dtype, "VAE"), latent_dim, depth)
+        self.kl_coef, self.free_nats = kl_coef, free_nats
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
 
     def loss(self, frames: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,22 +61,22 @@ class VAE(ModelModule):
 
     def update(self, batch: Sequences) -> Metrics:
         frames = batch.obs.flatten(0, 1)
-        noise = torch.randn(len(frames), self.vision.latent, device=frames.device)
+        noise = torch.randn(len(frames), self.vision.latent_dim, device=frames.device)
         error, kl = self.loss(frames, noise)
-        loss = error.mean() + self.kl_weight * kl.mean().clamp(min=self.free_nats)
+        loss = error.mean() + self.kl_coef * kl.mean().clamp(min=self.free_nats)
         (optimizer,) = self.raw_optimizers()
         self.step(optimizer, loss, self.max_grad_norm)
-        return {"train/loss": loss, "train/error": error.mean(), "train/kl": kl.mean()}
+        return {"train/loss": loss, "train/recon_loss": error.mean(), "train/kl": kl.mean()}
 
-    def assess(self, data: Any) -> dict[str, float]:
-        frames = data.held_windows().obs.flatten(0, 1).to(self.device)
-        error, kl = self.loss(frames, torch.zeros(len(frames), self.vision.latent, device=self.device))
-        found = {"eval/error": float(error.mean()), "eval/kl": float(kl.mean())}
-        return {"eval/score": -found["eval/error"] - self.kl_weight * found["eval/kl"], **found}
+    def validate(self, data: Any) -> dict[str, float]:
+        frames = data.val_windows().obs.flatten(0, 1).to(self.device)
+        error, kl = self.loss(frames, torch.zeros(len(frames), self.vision.latent_dim, device=self.device))
+        found = {"eval/recon_loss": float(error.mean()), "eval/kl": float(kl.mean())}
+        return {"eval/score": -found["eval/recon_loss"] - self.kl_coef * found["eval/kl"], **found}
 
-    def provides(self) -> dict[str, Provided]:
+    def exports(self) -> dict[str, Exported]:
         path = f"{ImageVAE.__module__}.{ImageVAE.__name__}"
-        return {"vision": Provided(path, self.vision.init_args(), "vision.")}
+        return {"vision": Exported(path, self.vision.init_args(), "vision.")}
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer.build(self.vision.parameters(), self.lr)

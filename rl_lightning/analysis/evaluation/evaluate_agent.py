@@ -15,7 +15,7 @@ from rl_lightning.analysis.evaluation.play_agent import step_limit
 from rl_lightning.analysis.evaluation.result_row import evaluated, note_result
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.atomic import write_json
-from rl_lightning.runs.agents.agent import Agent
+from rl_lightning.runs.agents.agent import LoadedAgent
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import now
 
@@ -41,7 +41,7 @@ class Tested(NamedTuple):
         return path
 
 
-def validate_agent(agent: Agent, tell: Callable[[str], None]) -> str:
+def validate_agent(agent: LoadedAgent, tell: Callable[[str], None]) -> str:
     """Evaluates as training does, on the same seeds; the result as text.
 
     Args:
@@ -53,10 +53,10 @@ def validate_agent(agent: Agent, tell: Callable[[str], None]) -> str:
     trainer.validate(agent.cli.model, datamodule=agent.cli.datamodule, verbose=False)
     if agent.cli.model.evaluated_on == "rows":
         return values_text(agent.title, agent.cli.model.assessed)
-    return statistics_text(agent.title, played(agent))
+    return statistics_text(agent.title, evaluated_episodes(agent))
 
 
-def test_agent(agent: Agent, request: Request, tell: Callable[[str], None]) -> Tested:
+def test_agent(agent: LoadedAgent, request: Request, tell: Callable[[str], None]) -> Tested:
     """Evaluates on fresh seeds, and adds a row to results.csv where the policy was learned from data.
 
     Args:
@@ -74,11 +74,11 @@ def test_agent(agent: Agent, request: Request, tell: Callable[[str], None]) -> T
     if model.evaluated_on == "rows":
         text = values_text(agent.title, model.assessed)
         return Tested(text, about | model.assessed, model.caution(), 0)
-    episodes = played(agent)
+    episodes = evaluated_episodes(agent)
     numbers = episode_statistics(episodes)
     scores = data.scores({"eval/return": numbers["mean"]})
     more = {"scores": {k.removeprefix("eval/"): v for k, v in scores.items()}} if scores else {}
-    more |= data.examine(model)
+    more |= data.diagnostics(model)
     parts = [statistics_text(agent.title, episodes), *open_loop_files(data, agent.run.folder)]
     if more:
         parts.append(values_text("", more))
@@ -93,16 +93,16 @@ def _row(episode: Any) -> dict[str, Any]:
     return row | ({"cut": True} if episode.cut else {})
 
 
-def tell_limit(agent: Agent, tell: Callable[[str], None]) -> None:
+def tell_limit(agent: LoadedAgent, tell: Callable[[str], None]) -> None:
     """Where the episodes of an env that may never end one are cut."""
     data = agent.cli.datamodule
     if agent.cli.model.evaluated_on == "episodes" and data.spec.max_episode_steps is None:
-        envs = data.eval_envs(data.schedule.run.eval_episodes)
-        if envs is not None and (note := step_limit(envs, data.schedule.run.eval_max_steps)):
+        envs = data.eval_envs(data.clock.run.eval_episodes)
+        if envs is not None and (note := step_limit(envs, data.clock.run.eval_max_steps)):
             tell(note)
 
 
-def played(agent: Agent) -> list[Any]:
+def evaluated_episodes(agent: LoadedAgent) -> list[Any]:
     """The episodes of the evaluation; without an env there are none to tell of."""
     evaluation = agent.cli.model.evaluation
     if evaluation is None:
@@ -117,6 +117,6 @@ def open_loop_files(data: Any, folder: Path) -> list[str]:
     foresight = getattr(data, "foresight", None)
     if foresight is None:
         return []
-    from rl_lightning.rollout.open_loop_images import show
+    from rl_lightning.rollout.open_loop_images import save_open_loop_images
 
-    return [str(path) for path in show(foresight, folder)]
+    return [str(path) for path in save_open_loop_images(foresight, folder)]

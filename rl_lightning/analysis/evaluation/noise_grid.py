@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.robustness import RATES, SCALES, NoiseRow, noise_table, robustness
-from rl_lightning.runs.agents.agent import Agent
+from rl_lightning.runs.agents.agent import LoadedAgent
 
 __all__ = ["RATES", "SCALES", "noise_grid", "noise_table"]
 
 
 def noise_grid(
-    agent: Agent, episodes: int, rates: Sequence[float], scales: Sequence[float]
+    agent: LoadedAgent, episodes: int, rates: Sequence[float], scales: Sequence[float]
 ) -> list[NoiseRow]:
     """A row per kind, rate and scale; scales are fractions of the data's standard deviation, if there are data."""
     data = agent.cli.datamodule
@@ -20,5 +20,5 @@ def noise_grid(
         raise ConfigError("--noise needs an env to play in; give one: --data.env.id Hopper-v5")
     rows = getattr(data, "dataset", None)
     stds = None if rows is None else rows.obs.std(0).tolist()
-    limit = data.schedule.run.eval_max_steps
+    limit = data.clock.run.eval_max_steps
     return robustness(agent.cli.model, data.env, rates, scales, episodes=episodes, stds=stds, max_steps=limit)

@@ -9,7 +9,7 @@ from typing import Any
 from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.evaluate import StepCap
 from rl_lightning.rollout.video import record_episode, write_video
-from rl_lightning.runs.agents.agent import Agent
+from rl_lightning.runs.agents.agent import LoadedAgent
 
 
 def play_episodes(
@@ -39,7 +39,7 @@ def play_episodes(
     if envs is None:
         raise ConfigError(f"{type(data).__name__} names no env to play in")
     try:
-        limit = data.schedule.run.eval_max_steps
+        limit = data.clock.run.eval_max_steps
         if tell is not None and (note := step_limit(envs, limit)):
             tell(note)
         return list(model.play(envs, episodes, seed, limit))
@@ -52,14 +52,14 @@ def step_limit(envs: Any, given: int | None) -> str | None:
     return StepCap(envs, given).note
 
 
-def check_acts(agent: Agent, name: str) -> None:
+def check_acts(agent: LoadedAgent, name: str) -> None:
     """Refuses a model of rows, which has no actions."""
     if agent.cli.model.evaluated_on == "rows":
         model = type(agent.cli.model).__name__
         raise ConfigError(f"{model} does not act; what it is worth says: rl test {name}")
 
 
-def film_episode(agent: Agent, seed: int, path: Path) -> str:
+def film_episode(agent: LoadedAgent, seed: int, path: Path) -> str:
     """A video of one episode; an env that cannot draw is no reason to fail."""
     try:
         env = agent.cli.datamodule.render_env()

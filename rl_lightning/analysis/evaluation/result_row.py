@@ -9,14 +9,14 @@ from rl_lightning.analysis.evaluation.results_csv import append_result
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.parsing import parse_config
-from rl_lightning.runs.pipeline.relocate_inputs import at_home
+from rl_lightning.runs.pipeline.relocate_inputs import relocate_inputs
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.config_differences import differences
 from rl_lightning.runs.store.run_folder import Run, logs_root
 from rl_lightning.runs.store.run_record import config_hash
 
 
-class Evaluated(NamedTuple):
+class EvaluatedSettings(NamedTuple):
     """What was evaluated: a run's settings, and what flags made of them.
 
     Args:
@@ -28,21 +28,27 @@ class Evaluated(NamedTuple):
     config_hash: str
 
 
-def evaluated(run: Run, cli: Any, request: Request) -> Evaluated:
+def evaluated(run: Run, cli: Any, request: Request) -> EvaluatedSettings:
     """Budgets and cadences are no part of it: an evaluation has none, and its episodes are counted."""
     own = str(run.read().get("config_hash", ""))
     if not request.overrides and not request.overlays:
-        return Evaluated([], own)
+        return EvaluatedSettings([], own)
     # Resolved anew: an older run's file lacks options that were added since, and those are no changes.
-    base = at_home(compose([str(run.config_file)]), run.folder)
+    base = relocate_inputs(compose([str(run.config_file)]), run.folder)
     trained = redact(parse_config(base, replace(request, overrides=[])).plain())
     used = {**redact(cli.plain()), "run": trained["run"]}
     same = config_hash(used) == config_hash(trained)
-    return Evaluated(differences(trained, used), own if same else config_hash(used))
+    return EvaluatedSettings(differences(trained, used), own if same else config_hash(used))
 
 
 def note_result(
-    run: Run, cli: Any, settings: Evaluated, checkpoint: str, mean: float, length: float, episodes: int
+    run: Run,
+    cli: Any,
+    settings: EvaluatedSettings,
+    checkpoint: str,
+    mean: float,
+    length: float,
+    episodes: int,
 ) -> None:
     """Appends to lightning_logs/results.csv; only data sets have what such a row tells."""
     data, record = cli.datamodule, run.read()
@@ -53,7 +59,7 @@ def note_result(
     model = getattr(penalty, "model", None)
     stage = run.folder.parent.resolve() != logs_root().resolve()
     git = record.get("git") or {}
-    score = data.scores({"eval/return": mean}).get("eval/normalized")
+    score = data.scores({"eval/return": mean}).get("eval/normalized_score")
     append_result(
         logs_root() / "results.csv",
         {

@@ -13,12 +13,12 @@ from rl_lightning.analysis.export.onnx_file import checked_onnx
 from rl_lightning.analysis.export.play_script import why_no_script, write_script
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.redaction import redact
-from rl_lightning.runs.agents.agent import Agent
+from rl_lightning.runs.agents.agent import LoadedAgent
 
 ROWS = 64  # observations that the parity check looks at
 
 
-def export_policy(agent: Agent, kind: str, folder: Path) -> str:
+def export_policy(agent: LoadedAgent, kind: str, folder: Path) -> str:
     """Writes a policy, and checks that it acts as ours does; what was written, as text.
 
     Args:
@@ -62,7 +62,8 @@ def description(data: Any, title: str) -> dict[str, Any]:
 
 
 def write_weights(model: Any, folder: Path, about: dict[str, Any]) -> Path:
-    """All weights and buffers under their names, those of products that the policy acts through too, and read again."""
+    """All weights and buffers under their names, those of artifacts that the policy acts through too, and read
+    again."""
     from safetensors.torch import load_file, save_file
 
     path = folder / "policy.safetensors"

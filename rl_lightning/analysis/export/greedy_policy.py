@@ -32,7 +32,7 @@ class GreedyPolicy(nn.Module):
         self.carries, self.noise = len(model.initial_carry(1)), 0
         self.register_buffer("low", torch.tensor(spec.action_low or [0.0]))
         self.register_buffer("high", torch.tensor(spec.action_high or [0.0]))
-        if model.explores_in_evaluation:
+        if not model.deterministic_eval:
             self.noise = self._count(torch.zeros(2, *spec.obs_shape, dtype=getattr(torch, spec.obs_dtype)))
 
     def _count(self, obs: Tensor) -> int:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rl_lightning.analysis.export.greedy_policy import GreedyPolicy
 from rl_lightning.errors import ConfigError, RLError
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 
 TOLERANCE = 1e-4
 
@@ -29,7 +29,7 @@ def checked_onnx(policy: GreedyPolicy, rows: Tensor, folder: Path) -> tuple[Path
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
     except ImportError:
-        raise ConfigError(f"--format onnx needs it: {pip_line('onnx')}") from None
+        raise ConfigError(f"--format onnx needs it: {pip_command('onnx')}") from None
     path = folder / "policy.onnx"
     with tempfile.TemporaryDirectory() as scratch:
         made = Path(scratch) / path.name

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from rl_lightning.cli.flags import Parsed
+from rl_lightning.cli.flags import ParsedArgs
 from rl_lightning.errors import ConfigError
-from rl_lightning.runs.agents.agent import Agent, load_agent
+from rl_lightning.runs.agents.agent import LoadedAgent, load_agent
 from rl_lightning.runs.store.run_folder import Run, resolve
 from rl_lightning.runs.store.select_runs import last_stage
 
 TAKES = ("config", "import", "checkpoint", "episodes", "output", "render")
 
 
-def named_run(parsed: Parsed, command: str) -> Run:
+def named_run(parsed: ParsedArgs, command: str) -> Run:
     """The run; of a pipeline its last stage."""
     if not parsed.words:
         raise ConfigError(f"rl {command} needs a run; see them with: rl list")
     return last_stage(resolve(parsed.words[0]))
 
 
-def named_agent(parsed: Parsed, which: str, episodes: int | None) -> Agent:
+def named_agent(parsed: ParsedArgs, which: str, episodes: int | None) -> LoadedAgent:
     """A run's agent, or the untrained one of a config.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rl_lightning.cli.flags import Parsed, parse
+from rl_lightning.cli.flags import ParsedArgs, parse
 from rl_lightning.cli.outputs import note
 from rl_lightning.errors import ConfigError
 
@@ -15,7 +15,7 @@ def cleanup(words: list[str]) -> int:
     usage: rl cleanup [--keep-best N] [--keep-recent DAYS] [options]
 
     Deletes checkpoints, replay, videos and event files of runs that are neither among the best nor recent. Configs,
-    records and metrics stay; runs that run, runs whose product or weights another run takes, and links are not
+    records and metrics stay; runs that run, runs whose artifact or weights another run takes, and links are not
     touched.
 
       rl cleanup --keep-best 10 --keep-recent 30 --dry-run
@@ -36,23 +36,23 @@ def cleanup(words: list[str]) -> int:
         )
     from rl_lightning.analysis.cleanup import carry_out, plan
     from rl_lightning.runs.store.index import Index
-    from rl_lightning.runs.store.run_folder import shelf
+    from rl_lightning.runs.store.run_folder import artifacts_dir
 
     with Index() as index:
         decided = plan(index, best, days, parsed.get("metric") or "best")
     print(decided)
-    if parsed.has("dry_run") or not decided.take:
+    if parsed.has("dry_run") or not decided.to_delete:
         return 0
     if not parsed.has("yes") and not _agreed():
         print("nothing was deleted")
         return 0
-    for line in carry_out(decided, index, [shelf()]):
+    for line in carry_out(decided, index, [artifacts_dir()]):
         note(f"left alone: {line}")
     print("done")
     return 0
 
 
-def _count(parsed: Parsed, name: str) -> int | None:
+def _count(parsed: ParsedArgs, name: str) -> int | None:
     return parsed.integer(name, 0, least=0) if parsed.get(name) else None
 
 

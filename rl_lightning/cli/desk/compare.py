@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from rl_lightning.cli.desk.compared import STATISTICS, compared
-from rl_lightning.cli.flags import Parsed, parse
+from rl_lightning.cli.flags import ParsedArgs, parse
 from rl_lightning.cli.outputs import PICTURES, output_file
 
 
@@ -45,7 +45,7 @@ def compare(words: list[str]) -> int:
     return 0
 
 
-def _plot_target(parsed: Parsed) -> Path:
+def _plot_target(parsed: ParsedArgs) -> Path:
     """`--plot`, `--plot=FILE` or `--plot --output FILE`; `--plot FILE` too, which reads as one more run."""
     pictures = [word for word in parsed.words if word.lower().endswith((".png", ".pdf", ".svg"))]
     if pictures and parsed.has("plot"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rl_lightning.cli.flags import Parsed
+from rl_lightning.cli.flags import ParsedArgs
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.store.select_runs import several
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STATISTICS = ("metrics", "threshold", "optimal", "against")
 
 
-def compared(parsed: Parsed, command: str) -> tuple[Comparison, dict[str, list[Run]]]:
+def compared(parsed: ParsedArgs, command: str) -> tuple[Comparison, dict[str, list[Run]]]:
     several(parsed.words, command)
     metrics = [word.strip() for word in (parsed.get("metrics") or "reward").split(",") if word.strip()]
     if not metrics:

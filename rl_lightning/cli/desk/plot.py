@@ -5,7 +5,7 @@ from __future__ import annotations
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.outputs import PICTURES, output_file
 from rl_lightning.errors import ConfigError
-from rl_lightning.runs.store.select_runs import choose
+from rl_lightning.runs.store.select_runs import select_runs
 
 
 def plot(words: list[str]) -> int:
@@ -27,7 +27,7 @@ def plot(words: list[str]) -> int:
     from rl_lightning.analysis.plot import in_characters, read_curve, save
 
     metric = parsed.get("metric") or "eval/return"
-    runs = [run for members in choose(parsed.words).values() for run in members]
+    runs = [run for members in select_runs(parsed.words).values() for run in members]
     path = output_file(parsed.get("output"), runs[0].folder / "curve.png", PICTURES)
     curves = [read_curve(run, metric) for run in runs]
     print(in_characters(curves, metric))

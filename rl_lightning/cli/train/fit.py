@@ -30,7 +30,7 @@ def fit(words: list[str]) -> int:
       --dry_run               resolved config, shapes, memory, parameters, and the time from a probe of seconds
       --print_config          the resolved config as YAML; trains nothing
       --render human          watch it, where there is a display
-      --ckpt_path RUN|PATH    start from a checkpoint, a product or a run
+      --ckpt_path RUN|PATH    start from a checkpoint, an artifact or a run
       --resume_mode MODE      exact (default), warm_start (weights), warm_start_optimizer (weights and optimizers)
       --from STAGE            of a pipeline: do this stage and those after it again
       --only STAGE            of a pipeline: this stage alone

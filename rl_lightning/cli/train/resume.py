@@ -5,8 +5,8 @@ from __future__ import annotations
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
 from rl_lightning.errors import ConfigError
-from rl_lightning.runs.engine.init_distributed import alone, meet
-from rl_lightning.runs.engine.resume import go_on, refuse_modes
+from rl_lightning.runs.engine.init_distributed import init_distributed, run_lock
+from rl_lightning.runs.engine.resume import check_resume_mode, resume_run
 from rl_lightning.runs.store.run_folder import group_of, resolve
 
 
@@ -26,12 +26,12 @@ def resume(words: list[str]) -> int:
     if len(parsed.words) != 1:
         raise ConfigError("rl resume takes one run; see them with: rl list")
     request = parsed.request()
-    refuse_modes(parsed.words[0], request)
+    check_resume_mode(parsed.words[0], request)
     if (members := group_of(parsed.words[0])) is not None:
         from rl_lightning.runs.engine.group import resume_group
 
         return resume_group(parsed.words[0], members, words, parsed.integer("jobs", 1))
     run = resolve(parsed.words[0])
-    meet()
-    with alone(run):
-        return go_on(run, request)
+    init_distributed()
+    with run_lock(run):
+        return resume_run(run, request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from rl_lightning.cli.flags import Parsed, parse
+from rl_lightning.cli.flags import ParsedArgs, parse
 from rl_lightning.cli.outputs import terminal_edge
 from rl_lightning.errors import ConfigError
 
@@ -72,14 +72,14 @@ def sweep(words: list[str]) -> int:
     return run_sweep(definition, options, lambda text: print(text, flush=True))
 
 
-def _launcher(parsed: Parsed) -> str | None:
+def _launcher(parsed: ParsedArgs) -> str | None:
     launcher = parsed.get("launcher")
     if launcher not in (None, "submitit"):
         raise ConfigError(f"--launcher takes submitit, not '{launcher}'")
     return launcher
 
 
-def _launcher_options(parsed: Parsed) -> dict[str, object]:
+def _launcher_options(parsed: ParsedArgs) -> dict[str, object]:
     if parsed.get("launcher") is None:
         return {}
     from rl_lightning.sweep.launcher import user_options
@@ -87,7 +87,7 @@ def _launcher_options(parsed: Parsed) -> dict[str, object]:
     return user_options(parsed.get("launcher_options"))
 
 
-def _hours(parsed: Parsed) -> float | None:
+def _hours(parsed: ParsedArgs) -> float | None:
     text = parsed.get("hours")
     try:
         hours = None if text is None else float(text)

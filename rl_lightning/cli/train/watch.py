@@ -8,7 +8,7 @@ import sys
 import time
 
 from rl_lightning.analysis.watch_run import watch_run
-from rl_lightning.cli.flags import Parsed, parse
+from rl_lightning.cli.flags import ParsedArgs, parse
 from rl_lightning.errors import ConfigError
 
 CLEAR = "\x1b[2J\x1b[H"
@@ -43,7 +43,7 @@ def watch(words: list[str]) -> int:
         time.sleep(interval)
 
 
-def _seconds(parsed: Parsed) -> float:
+def _seconds(parsed: ParsedArgs) -> float:
     try:
         value = float(parsed.get("interval") or 2.0)
     except ValueError:

@@ -11,10 +11,10 @@ import torch
 from lightning.pytorch import LightningDataModule
 
 from rl_lightning.clock.phases import Hook, Phase, PhaseContext, PhaseCursor
-from rl_lightning.clock.run_clock import RunConfig, RunSchedule
+from rl_lightning.clock.run_clock import RunClock, RunConfig
 from rl_lightning.datamodules.bases.run_arguments import RunArguments
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.block import Block, pick, rest
+from rl_lightning.rollout.block import Block, rest, select_update
 from rl_lightning.seeding import derive
 from rl_lightning.trainer.loops import set_global_step
 
@@ -39,7 +39,7 @@ class BlockStream:
     def __iter__(self) -> Iterator[Block]:
         for number in range(self.done, self.length):
             block = self.data.next_block(last=number + 1 == self.length)
-            self.data.schedule.blocks = number + 1
+            self.data.clock.blocks = number + 1
             yield block
 
     def state_dict(self) -> dict[str, Any]:
@@ -53,13 +53,13 @@ class BlockStream:
 class BlockData(LightningDataModule, metaclass=RunArguments):
     """The half of a DataModule that trains: its clocks, and the blocks that move them."""
 
-    clock = "env_step"  # the public x-axis; "update" where there is no env
+    clock_name = "env_step"  # the public x-axis; "update" where there is no env
     default_eval_every: ClassVar[int] = 10_000
     updates_per_block = 1  # of a block that only samples
 
     def __init__(self) -> None:
         super().__init__()
-        self.schedule = RunSchedule(clock=self.clock)
+        self.clock = RunClock(clock_name=self.clock_name)
         self.seed = 0
         self.skips = 0  # updates skipped for want of data since metrics were last emitted
         self.pending: Any = None  # batches of a gather that a mark cut: the next block begins with them
@@ -67,7 +67,7 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
 
     def configure(self, run: RunConfig, seed: int) -> None:
         """Sets budgets and seed; called once, before `setup`."""
-        self.schedule.run = run
+        self.clock.run = run
         self.seed = seed
 
     # ---------------------------------------------------------------------------------------------------------- ranks
@@ -94,8 +94,8 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         which nothing is evaluated. Budgets do not count: they end the Trainer, not the epoch, which a run with a
         larger one goes on with.
         """
-        clock = copy.copy(self.schedule)
-        clock.phases = copy.deepcopy(self.schedule.phases)
+        clock = copy.copy(self.clock)
+        clock.phases = copy.deepcopy(self.clock.phases)
         clock.run = dataclasses.replace(clock.run, env_steps=None, updates=None)
         clock.limits = clock.limits._replace(updates=None)
         if clock.target is None and clock.phases is None:
@@ -104,7 +104,7 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         blocks = 0
         while not clock.epoch_over:
             if clock.phases is not None and (clock.phases.finished or blocks >= ENDLESS):
-                self.schedule.open_end = not clock.phases.finished
+                self.clock.open_end = not clock.phases.finished
                 break
             if not waiting:
                 steps, waiting = self.forecast(clock) if clock.phases is None else self._foresee(clock)
@@ -115,15 +115,15 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
             blocks += 1
         return max(1, blocks)
 
-    def forecast(self, clock: RunSchedule) -> tuple[int, int]:
+    def forecast(self, clock: RunClock) -> tuple[int, int]:
         """Env steps and updates of the block that begins at these clocks, as far as they alone tell."""
         return 0, self.cut_updates(clock, clock.clip_updates(self.updates_per_block))
 
-    def cut_updates(self, clock: RunSchedule, updates: int) -> int:
+    def cut_updates(self, clock: RunClock, updates: int) -> int:
         """At most `updates`, where the data themselves end a block sooner."""
         return updates
 
-    def _foresee(self, clock: RunSchedule) -> tuple[int, int]:
+    def _foresee(self, clock: RunClock) -> tuple[int, int]:
         """The same in a phase; its cursor moves along."""
         cursor = clock.phases
         assert cursor is not None
@@ -133,7 +133,7 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         elif hook.name == "evaluate":
             clock.evaluate_now = True
         else:
-            wanted = cursor.room_for_updates(self.updates_in_a_row(hook)) - cursor.part
+            wanted = cursor.room_for_updates(self.updates_per_hook(hook)) - cursor.part
             updates = clock.updates_until_mark(self.cut_updates(clock, clock.clip_updates(wanted)))
             left = wanted - updates
         cursor.advance(steps, updates, whole=left <= 0)
@@ -151,8 +151,8 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         return block
 
     def _walk(self, block: Block, last: bool) -> Iterator[Any]:
-        schedule = self.schedule
-        while not schedule.epoch_over and not schedule.finished:
+        schedule = self.clock
+        while not schedule.epoch_over and not schedule.is_finished:
             if self.pending is not None:
                 waiting, self.pending = self.pending, None
                 yield from self.unstack(waiting)
@@ -162,12 +162,12 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
                     self.batches() if schedule.phases is None else self._phase_batches(block, schedule.phases)
                 )
             endless = schedule.target is None or schedule.open_end
-            if not last or endless or schedule.at_mark or schedule.finished:
+            if not last or endless or schedule.at_mark or schedule.is_finished:
                 return
 
     def batches(self) -> Iterator[Any]:
         """The batches of one block, collected and sampled as the algorithm usually wants it; this one samples only."""
-        yield from self.sample_batches(self.schedule.clip_updates(self.updates_per_block))
+        yield from self.sample_batches(self.clock.clip_updates(self.updates_per_block))
 
     def sample_batches(self, updates: int) -> Iterator[Any]:
         """So many batches of what is there."""
@@ -178,22 +178,22 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         """The batches of one gather [U, ...]; where a mark ends the block, the rest waits for the next one."""
         updates = len(stacked[0])
         for u in range(updates):
-            yield pick(stacked, u)
-            if u + 1 < updates and self.schedule.at_mark:
+            yield select_update(stacked, u)
+            if u + 1 < updates and self.clock.at_mark:
                 self.pending = rest(stacked, u + 1)
                 return
 
     def count_update(self) -> None:
         """The one place where this clock moves; Lightning's own follows it."""
-        self.schedule.update += 1
+        self.clock.update += 1
         if self.trainer is not None:
-            set_global_step(self.trainer, self.schedule.update)
+            set_global_step(self.trainer, self.clock.update)
 
     def ready(self) -> bool:
         """Whether there is enough data for the batches that a phase wants."""
         return True
 
-    def updates_in_a_row(self, hook: Hook) -> int:
+    def updates_per_hook(self, hook: Hook) -> int:
         """Updates that a phase's hook makes each time."""
         return hook.count
 
@@ -203,18 +203,16 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
 
     def _phase_batches(self, block: Block, cursor: PhaseCursor) -> Iterator[Any]:
         """What the due hook of a phase does; the cursor moves on when it is done."""
-        phase, hook, before = cursor.phase, cursor.next_hook(), self.schedule.env_step
+        phase, hook, before = cursor.phase, cursor.next_hook(), self.clock.env_step
         block.hook, block.phase = hook.name, PhaseContext(phase, cursor.progress)
         made, left, skipped = 0, 0, False
         if hook.name == "collect":
             left = self.collect_hook(phase, cursor.part)
         elif hook.name == "evaluate":
-            self.schedule.evaluate_now, self._evaluating = True, phase
+            self.clock.evaluate_now, self._evaluating = True, phase
         elif self.ready():
-            wanted = cursor.room_for_updates(self.updates_in_a_row(hook)) - cursor.part
-            for batch in self.sample_batches(
-                self.schedule.updates_until_mark(self.schedule.clip_updates(wanted))
-            ):
+            wanted = cursor.room_for_updates(self.updates_per_hook(hook)) - cursor.part
+            for batch in self.sample_batches(self.clock.updates_until_mark(self.clock.clip_updates(wanted))):
                 yield batch
                 made += 1
             left = wanted - made
@@ -226,7 +224,7 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         else:
             skipped = True
             self.skips += 1
-        cursor.advance(self.schedule.env_step - before, made, skipped, whole=left <= 0)
+        cursor.advance(self.clock.env_step - before, made, skipped, whole=left <= 0)
 
     def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
         """Takes what the update rule says about the rows it saw, e.g. how wrong it was about each."""

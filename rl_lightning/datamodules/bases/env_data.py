@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rl_lightning.behaviors.random_actor import random_actor, with_noise
+from rl_lightning.behaviors.random_actor import random_actor, with_action_noise
 from rl_lightning.clock.phases import Phase
 from rl_lightning.datamodules.bases.rl_data import RLData
 from rl_lightning.datasets.atari100k import game_of, human_normalized
@@ -12,7 +12,7 @@ from rl_lightning.envs.make import make_envs, probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError
 from rl_lightning.replay.segments import SegmentStore
-from rl_lightning.rollout.collect import Act, Collector
+from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.types import Steps
 
 MOST_EVAL_ENVS = 16
@@ -49,36 +49,38 @@ class EnvData(RLData):
         """The vector that is trained in."""
         return make_envs(self.env, self.num_envs, self.vectorization)
 
-    def actor(self, phase: Phase | None) -> Act:
+    def actor(self, phase: Phase | None) -> ActFn:
         """Who acts while collecting in a phase."""
         if phase is None:
             return self.agent.player()
         act = random_actor(self.spec) if phase.controller == "random" else self.agent.player(phase.controller)
-        return with_noise(act, phase.exploration_noise, self.spec) if phase.exploration_noise else act
+        return with_action_noise(act, phase.exploration_noise, self.spec) if phase.exploration_noise else act
 
-    def collect(self, act: Act, steps: int, greedy: bool = False) -> Steps:
+    def collect(self, act: ActFn, steps: int, greedy: bool = False) -> Steps:
         """`steps` steps of every env; moves the clock."""
         assert self.collector is not None
         rows = self.collector.collect(act, steps, None if greedy else self.explore)
         ended = self.collector.drain()
         self.longest = max([self.longest, *(episode.length for episode in ended)])
         self.episodes += ended
-        self.schedule.env_step += steps * self.wide
+        self.clock.env_step += steps * self.env_steps_per_vector_step
         return rows
 
     @property
-    def wide(self) -> int:
+    def env_steps_per_vector_step(self) -> int:
         """Env steps of one step of the vector."""
         return self.num_envs * self.spec.action_repeat * self.world_size
 
     def collect_hook(self, phase: Phase, made: int) -> int:
         """A collect that reaches the budget ends there; with a larger one the rest of it follows."""
-        wanted = (phase.collect_length or self.usual_steps()) - made // self.wide
-        steps = self.schedule.clip_steps(wanted, self.wide)
+        wanted = (
+            phase.collect_steps or self.default_collect_steps()
+        ) - made // self.env_steps_per_vector_step
+        steps = self.clock.clip_steps(wanted, self.env_steps_per_vector_step)
         self.collect_in(phase, steps)
-        return (wanted - steps) * self.wide
+        return (wanted - steps) * self.env_steps_per_vector_step
 
-    def usual_steps(self) -> int:
+    def default_collect_steps(self) -> int:
         """Steps of each env in one collect of a phase that does not say how many."""
         return 1
 
@@ -97,7 +99,7 @@ class EnvData(RLData):
         super().load(state, store)
         assert self.collector is not None
         self.explore.set_state(state["explore"])
-        seed = self.derive(f"restart/{self.schedule.env_step}")  # only envs that cannot be saved need it
+        seed = self.derive(f"restart/{self.clock.env_step}")  # only envs that cannot be saved need it
         self.restarted = self.collector.load_state_dict(state["collector"], self.agent.device, seed)
 
     def eval_envs(self, episodes: int) -> Any:
@@ -114,7 +116,7 @@ class EnvData(RLData):
         game = game_of(self.spec.env_id)
         if game is None:
             return {}
-        return {"eval/human_normalized": float(human_normalized(game, summary["eval/return"]))}
+        return {"eval/human_normalized_score": float(human_normalized(game, summary["eval/return"]))}
 
     def render_env(self) -> Any:
         return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)

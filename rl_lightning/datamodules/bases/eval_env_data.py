@@ -40,7 +40,7 @@ class EvaluatedData(RLData):
         self._close()
 
 
-class PlayedData(EvaluatedData):
+class EvalEnvData(EvaluatedData):
     """Owns a vector of evaluation envs.
 
     Args:

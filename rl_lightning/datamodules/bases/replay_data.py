@@ -8,24 +8,24 @@ import torch
 
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.envs.own_envs import EnvLike
-from rl_lightning.replay.replay_buffer import as_saved
+from rl_lightning.replay.replay_buffer import with_saved_capacity
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import Steps
 
 
-class Kept(Protocol):
+class ReplayStorage(Protocol):
     """What every kind of buffer offers."""
 
     capacity: int
 
     def __len__(self) -> int: ...
     def set_priorities(self, index: torch.Tensor, priority: torch.Tensor) -> None: ...
-    def cut(self, env: int) -> None: ...
+    def end_episode(self, env: int) -> None: ...
     def save(self, store: SegmentStore) -> dict[str, Any]: ...
     def load(self, state: dict[str, Any], store: SegmentStore) -> None: ...
 
 
-Buffer = TypeVar("Buffer", bound=Kept)
+Buffer = TypeVar("Buffer", bound=ReplayStorage)
 
 
 class ReplayData(EnvData, Generic[Buffer]):
@@ -66,15 +66,15 @@ class ReplayData(EnvData, Generic[Buffer]):
         return self.named("replay")
 
     @property
-    def due_buffer(self) -> str:
+    def active_buffer(self) -> str:
         """Name of the buffer that the due updates learn from."""
-        return "replay" if self.schedule.phases is None else self.schedule.phases.phase.buffer
+        return "replay" if self.clock.phases is None else self.clock.phases.phase.buffer
 
-    def filling(self, name: str, rows: Steps) -> Buffer:
+    def buffer_to_fill(self, name: str, rows: Steps) -> Buffer:
         """The buffer that is to take the rows. After a switch they begin anew: they do not follow what it holds."""
         if name != self.filled:
             for env in range(self.num_envs):
-                self.named(self.filled).cut(env)
+                self.named(self.filled).end_episode(env)
             rows.is_first[0] = True
             self.filled = name
         return self.named(name)
@@ -97,12 +97,14 @@ class ReplayData(EnvData, Generic[Buffer]):
         self.filled = state.get("filled", "replay")
         self.drawn_from = state.get("drawn_from", "replay")
         for name, saved in state["buffers"].items():
-            recipe = as_saved(self.recipe, state.get("capacities", {}).get(name), self.named(name).capacity)
+            recipe = with_saved_capacity(
+                self.recipe, state.get("capacities", {}).get(name), self.named(name).capacity
+            )
             if recipe is not None:
                 self.replays[name] = self.build_buffer(recipe)
             self.named(name).load(saved, store.part(name))
             for env in self.restarted:
-                self.named(name).cut(env)
+                self.named(name).end_episode(env)
 
     def collect_metrics(self) -> dict[str, float]:
-        return super().collect_metrics() | {"collect/buffer_rows": float(len(self.buffer))}
+        return super().collect_metrics() | {"collect/buffer_size": float(len(self.buffer))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from rl_lightning import types
-from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.block_data import BlockData, BlockStream
 from rl_lightning.errors import ConfigError
 from rl_lightning.replay.segments import SegmentStore
@@ -50,7 +50,7 @@ class RLData(BlockData):
         if trainer is not None and stage == "fit":
             if trainer.global_step == 0:
                 self.begin_anew()  # as in Lightning; a Trainer that fits again goes on
-            self.schedule.limits = limits_of(trainer)
+            self.clock.limits = limits_of(trainer)
             vars(trainer)["reload_dataloaders_every_n_epochs"] = 1  # every epoch is planned when it begins
         self.connect(self.agent if trainer is None else trainer.lightning_module, stage)
 
@@ -66,17 +66,17 @@ class RLData(BlockData):
 
     def begin_anew(self) -> None:
         """Forgets what an earlier fit has left: clocks, rows, generators."""
-        self.schedule = RunSchedule(self.schedule.run, self.clock)
+        self.clock = RunClock(self.clock.run, self.clock_name)
         self.skips, self.longest, self.episodes, self.pending, self._resumed = 0, 0, [], None, False
 
     def open(self, stage: str) -> None:
         """Makes what a stage ("fit", "validate", "test", "predict") needs: envs, buffers, generators."""
 
     def train_dataloader(self) -> BlockStream:
-        done = self.schedule.blocks if self._resumed else 0
+        done = self.clock.blocks if self._resumed else 0
         self._resumed = False
         if not done:
-            self.schedule.begin_epoch()
+            self.clock.begin_epoch()
         return BlockStream(self, done)
 
     def val_dataloader(self) -> EvaluationRounds:
@@ -94,11 +94,11 @@ class RLData(BlockData):
 
     def state_dict(self) -> dict[str, Any]:
         """The clocks, for any checkpoint of Lightning's. What an exact resume needs besides is in `save`."""
-        return {"schedule": self.schedule.state_dict()}
+        return {"clock": self.clock.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.schedule.load_state_dict(state_dict["schedule"])
-        self._resumed, self.exact = self.schedule.blocks > 0, False  # until `load` brings the rest
+        self.clock.load_state_dict(state_dict["clock"])
+        self._resumed, self.exact = self.clock.blocks > 0, False  # until `load` brings the rest
 
     # ----------------------------------------------------------------------------------------------------- evaluation
     @property
@@ -112,7 +112,7 @@ class RLData(BlockData):
         A model's last weights are always weighed, and they are saved with it: where a callback only stops a fit that
         is to go on later, nothing is.
         """
-        schedule, trainer = self.schedule, self.trainer
+        schedule, trainer = self.clock, self.trainer
         if trainer is None or trainer.state.fn != "fit":
             return True
         if schedule.open_end and not (schedule.epoch_over or trainer.should_stop):
@@ -120,13 +120,13 @@ class RLData(BlockData):
         if self._plays or trainer.sanity_checking:
             return schedule.run.eval_every is not None or schedule.evaluate_now
         due = schedule.epoch_over or (is_last_block(trainer) and schedule.run.eval_every is not None)
-        return due or schedule.finished or schedule.late
+        return due or schedule.is_finished or schedule.time_exceeded
 
     def evaluation_episodes(self) -> int:
         """Episodes of one evaluation that this rank plays."""
-        wanted = self.schedule.run.eval_episodes
-        if self.schedule.evaluate_now and self._evaluating is not None:
-            wanted = self._evaluating.num_episodes or wanted
+        wanted = self.clock.run.eval_episodes
+        if self.clock.evaluate_now and self._evaluating is not None:
+            wanted = self._evaluating.eval_episodes or wanted
         return -(-wanted // self.world_size)
 
     def evaluation_round(self, first: int, episodes: int) -> EvaluationRound:
@@ -134,9 +134,9 @@ class RLData(BlockData):
         trainer = self.trainer
         sanity = trainer is not None and trainer.sanity_checking
         fitting = trainer is not None and trainer.state.fn == "fit"
-        name = f"eval/{self.schedule.now}" if fitting else "test"
+        name = f"eval/{self.clock.now}" if fitting else "test"
         episodes = 1 if sanity else episodes
-        limit = SANITY_STEPS if sanity else self.schedule.run.eval_max_steps
+        limit = SANITY_STEPS if sanity else self.clock.run.eval_max_steps
         envs = self.eval_envs(episodes) if self._plays else None
         report = (lambda played: None) if sanity or not fitting else self.note_episodes
         seed = derive(self.seed, name, self.rank) + first
@@ -150,7 +150,7 @@ class RLData(BlockData):
         """More numbers about an evaluation, e.g. its return on a data set's own scale."""
         return {}
 
-    def examine(self, module: Any) -> dict[str, Any]:
+    def diagnostics(self, module: Any) -> dict[str, Any]:
         """What `rl test` tells besides the episodes: numbers by name, or groups of them."""
         return {}
 
@@ -170,11 +170,11 @@ class RLData(BlockData):
         pending = (
             None if self.pending is None else [type(self.pending).__name__, dict(self.pending._asdict())]
         )
-        return {"schedule": self.schedule.state_dict(), "episodes": episodes, "pending": pending, **counts}
+        return {"clock": self.clock.state_dict(), "episodes": episodes, "pending": pending, **counts}
 
     def load(self, state: dict[str, Any], store: SegmentStore) -> None:
         self.exact = True
-        self.schedule.load_state_dict(state["schedule"])
+        self.clock.load_state_dict(state["clock"])
         self.episodes = [EpisodeStats(*e) for e in state["episodes"]]
         self.skips = state["skips"]
         self.longest = int(state["longest"])
@@ -186,9 +186,9 @@ class RLData(BlockData):
         """Means over the training episodes that ended since the last call."""
         episodes, self.episodes = self.episodes, []
         metrics: dict[str, float] = {}
-        if self.schedule.phases is not None:
+        if self.clock.phases is not None:
             metrics = {
-                "train/phase": float(self.schedule.phases.index),
+                "train/phase": float(self.clock.phases.index),
                 "train/skipped_updates": float(self.skips),
             }
             self.skips = 0

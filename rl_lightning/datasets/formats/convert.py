@@ -13,7 +13,7 @@ from rl_lightning.datasets.formats.foreign import read_any
 from rl_lightning.datasets.formats.raw import Raw, check_finite
 from rl_lightning.datasets.load import checked, read_source
 from rl_lightning.datasets.rows.action_kinds import SLACK, rescaled
-from rl_lightning.datasets.rows.episode_rows import drop_bad, timeouts_of
+from rl_lightning.datasets.rows.episode_rows import drop_nonfinite, timeouts_of
 from rl_lightning.datasets.rows.outliers import check_outliers
 from rl_lightning.errors import DataError
 
@@ -45,7 +45,7 @@ def convert(
     raw = with_limit(raw, max_episode_steps)
     dropped = 0
     if leave_out_bad:
-        raw, dropped = drop_bad(raw)
+        raw, dropped = drop_nonfinite(raw)
     check_finite(raw)
     check_outliers(raw)
     if bounds is None and env_id and needs_bounds(raw):

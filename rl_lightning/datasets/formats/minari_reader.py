@@ -15,7 +15,7 @@ from rl_lightning.datasets.formats.hdf5 import opened
 from rl_lightning.datasets.formats.memory_budget import check_budget
 from rl_lightning.datasets.formats.raw import Array, Raw
 from rl_lightning.errors import DataError
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 
 
 def minari_folder(dataset_id: str) -> Path:
@@ -24,7 +24,7 @@ def minari_folder(dataset_id: str) -> Path:
         from minari.storage.datasets_root_dir import get_dataset_path
     except ImportError:
         raise DataError(
-            f"minari/{dataset_id}: Minari is not installed. Install it with: {pip_line('minari')}"
+            f"minari/{dataset_id}: Minari is not installed. Install it with: {pip_command('minari')}"
         ) from None
     folder = Path(get_dataset_path(dataset_id)) / "data"
     if not (folder / "metadata.json").is_file():
@@ -130,7 +130,7 @@ def rescale(actions: Array, space: Any, where: str) -> tuple[Array, dict[str, An
     """Actions of finite bounds in [-1, 1], as our envs take them; discrete ones counted from 0."""
     start = getattr(space, "start", None)
     if hasattr(space, "n"):
-        return actions - int(start or 0), {"action_sizes": [int(space.n)]}
+        return actions - int(start or 0), {"action_sizes": [int(space.n_step)]}
     if hasattr(space, "nvec"):
         return actions, {"action_sizes": [int(n) for n in space.nvec.reshape(-1)]}
     if not hasattr(space, "low"):

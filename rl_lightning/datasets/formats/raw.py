@@ -240,5 +240,5 @@ def check_finite(raw: Raw) -> None:
     for key, rows in first_bad(raw).items():
         raise DataError(
             f"{raw.where}: '{key}' has NaN or infinite numbers in {len(rows)} rows, first in row {rows[0]}.\n"
-            f"Leave those rows out with: {convert_line(raw.where)} --drop_bad"
+            f"Leave those rows out with: {convert_line(raw.where)} --drop_nonfinite"
         )

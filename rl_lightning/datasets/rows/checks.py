@@ -12,7 +12,13 @@ from rl_lightning.datasets.formats.raw import FROM_DONES, Array, Raw, first_bad
 from rl_lightning.datasets.load import checked, read_source, reference_of, spec_of
 from rl_lightning.datasets.references import Reference
 from rl_lightning.datasets.rows.action_kinds import SLACK
-from rl_lightning.datasets.rows.episode_rows import RECORDED, assemble, drop_bad, ends_of, timeouts_of
+from rl_lightning.datasets.rows.episode_rows import (
+    RECORDED,
+    drop_nonfinite,
+    ends_of,
+    split_episodes,
+    timeouts_of,
+)
 from rl_lightning.datasets.rows.goals import goes_on
 from rl_lightning.datasets.rows.outliers import described, outliers
 from rl_lightning.datasets.summary import EpisodeTable, episode_table
@@ -37,7 +43,7 @@ def examine(source: Source) -> list[CheckLine]:
     spec_of(raw)  # raises on bounds and numbers of actions that cannot be
     values = _values(raw)
     truncated, guessed = timeouts_of(raw, guess=True)
-    raw, _ = drop_bad(raw._replace(arrays={**raw.arrays, "timeouts": truncated}))
+    raw, _ = drop_nonfinite(raw._replace(arrays={**raw.arrays, "timeouts": truncated}))
     table = episode_table(raw)
     reference = reference_of(source, raw.metadata)
     return [
@@ -60,7 +66,7 @@ def _episodes(table: EpisodeTable, raw: Raw) -> CheckLine:
     if _one_recording(table, raw):
         text += (
             "; one recorded episode: a policy can be trained, but dynamics, density and FQE hold out whole "
-            "episodes and need a second one, or --data.split row"
+            "episodes and need a second one, or --data.split transition"
         )
     return CheckLine("episodes", text)
 
@@ -151,7 +157,7 @@ def _continuity(raw: Raw, guessed: bool) -> list[CheckLine]:
 
 def _linked(raw: Raw) -> list[CheckLine]:
     """What a file without next observations loses, and whether that is all there is to learn from."""
-    rows = assemble(raw)
+    rows = split_episodes(raw)
     findings = [CheckLine("jumps", f"next observations: {rows.notes['next_observations']}")]
     paid = int((raw.arrays["rewards"] > 0).sum())
     for who, left in (

@@ -80,7 +80,7 @@ def timeouts_of(raw: Raw, guess: bool = False) -> tuple[Array, dict[str, Any]]:
     }
 
 
-def assemble(raw: Raw) -> EpisodeRows:
+def split_episodes(raw: Raw) -> EpisodeRows:
     """The rows of checked arrays. Terminal rows always stay: nobody looks behind a terminal.
 
     Without next observations the next one is the following row's. Behind an end that is another episode's, so a row at
@@ -148,7 +148,7 @@ def without(raw: Raw, bad: Array) -> Raw:
     )
 
 
-def drop_bad(raw: Raw) -> tuple[Raw, int]:
+def drop_nonfinite(raw: Raw) -> tuple[Raw, int]:
     """Without rows that have numbers that are not finite, or far from all others; how many those were."""
     found = [*first_bad(raw).values(), *(outlier.rows for outlier in outliers(raw).values())]
     if not found:

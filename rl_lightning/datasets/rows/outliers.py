@@ -88,5 +88,5 @@ def check_outliers(raw: Raw) -> None:
     for key, outlier in outliers(raw).items():
         raise DataError(
             f"{raw.where}: {described(key, outlier)}. It would make its column a constant.\n"
-            f"Leave such rows out with: {convert_line(raw.where)} --drop_bad"
+            f"Leave such rows out with: {convert_line(raw.where)} --drop_nonfinite"
         )

@@ -39,7 +39,7 @@ class ReturnRange(RewardTuning):
         if not spread > 0.0:
             raise DataError(
                 f"{rows.name}: all {len(returns)} episodes have the return {float(returns[0]):.4g}, no range to "
-                "scale by (ReturnRange).\nUse --data.reward_scale instead, or leave data.rewards out"
+                "scale by (ReturnRange).\nUse --data.reward_scale instead, or leave data.reward_tuning out"
             )
         return rows.reward * (RANGE / spread)
 

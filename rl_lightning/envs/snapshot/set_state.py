@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from rl_lightning.envs.registry import Env
 
 
-def can_place(env: Env) -> bool:
+def can_set_state(env: Env) -> bool:
     """Whether the env's whole state can be read off its observation."""
     return _family(env) is not None
 
 
-def place(env: Env, obs: NDArray[np.float32]) -> None:
+def set_state_from_obs(env: Env, obs: NDArray[np.float32]) -> None:
     """Resets the env, then sets its state to that of the observation."""
     env.reset(seed=0)
     raw: Any = env.unwrapped

@@ -16,7 +16,7 @@ from gymnasium.vector.utils import batch_space
 from rl_lightning.envs.palette import atari_index_table, to_index
 from rl_lightning.envs.registry import Env, gym_make, unknown_id
 from rl_lightning.envs.vector import Array, Envs, Infos, Seeds, merge_episodes, spread_seeds
-from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreset
+from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreprocessing
 from rl_lightning.errors import ConfigError
 from rl_lightning.types import EnvSpec
 
@@ -37,7 +37,7 @@ def build(env_id: str, kwargs: dict[str, Any], max_episode_steps: int | None, re
 def native_envs(
     env_id: str,
     kwargs: dict[str, Any],
-    preset: AtariPreset,
+    preset: AtariPreprocessing,
     num_envs: int,
     training: bool,
     max_episode_steps: int | None,
@@ -87,7 +87,7 @@ def native_spec(
     native: AtariVectorEnv,
     env_id: str,
     shape: tuple[int, ...],
-    preset: AtariPreset | AtariFrames,
+    preset: AtariPreprocessing | AtariFrames,
     options: dict[str, Any],
 ) -> EnvSpec:
     """What a model must know of games that ALE itself steps."""
@@ -98,8 +98,8 @@ def native_spec(
         obs_dtype="uint8",
         action_kind="discrete",
         action_sizes=(len(native.ale.get_action_set()),),
-        frames=preset.frames,
-        action_repeat=preset.skip,
+        num_stack=preset.num_stack,
+        action_repeat=preset.frame_skip,
         max_episode_steps=int(limit) if limit else None,
     )
 
@@ -116,19 +116,19 @@ class NativeAtari(Envs):
     """
 
     def __init__(
-        self, env_id: str, preset: AtariPreset, num_envs: int, training: bool, options: dict[str, Any]
+        self, env_id: str, preset: AtariPreprocessing, num_envs: int, training: bool, options: dict[str, Any]
     ) -> None:
-        if not preset.gray:
+        if not preset.grayscale:
             raise ConfigError("vectorization 'native' offers grey frames only; use sync for colours")
         self.native = AtariVectorEnv(
             num_envs=num_envs,
             autoreset_mode=AutoresetMode.SAME_STEP,
-            img_height=preset.size,
-            img_width=preset.size,
-            stack_num=preset.frames,
-            frameskip=preset.skip,
+            img_height=preset.screen_size,
+            img_width=preset.screen_size,
+            stack_num=preset.num_stack,
+            frameskip=preset.frame_skip,
             noop_max=preset.noop_max,
-            life_loss_info=preset.life_loss and training,
+            life_loss_info=preset.terminal_on_life_loss and training,
             use_fire_reset=preset.fire_reset,
             reward_clipping=False,
             **options,
@@ -138,13 +138,13 @@ class NativeAtari(Envs):
         self.single_observation_space = self.native.single_observation_space
         self.single_action_space = self.native.single_action_space
         self.observation_space, self.action_space = self.native.observation_space, self.native.action_space
-        self.clip_rewards, self.skip = preset.clip_rewards, preset.skip
+        self.clip_rewards, self.skip = preset.clip_rewards, preset.frame_skip
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._frames = np.zeros(num_envs, np.int64)
-        self._stack = preset.frames
+        self._stack = preset.num_stack
         self._age = np.zeros(num_envs, np.int64)  # steps since the first observation of each episode
-        shape = (preset.frames, preset.size, preset.size)
+        shape = (preset.num_stack, preset.screen_size, preset.screen_size)
         self._prepare(num_envs, native_spec(self.native, env_id, shape, preset, options))
 
     def reset(self, *, seed: Seeds = None, options: dict[str, Any] | None = None) -> tuple[Array, Infos]:
@@ -224,23 +224,23 @@ class NativeFrames(NativeAtari):
             stack_num=1,
             grayscale=False,
             maxpool=False,
-            frameskip=preset.skip,
+            frameskip=preset.frame_skip,
             noop_max=preset.noop_max,
             use_fire_reset=preset.fire_reset,
             reward_clipping=False,
             **options,
         )
         self.num_envs, self.preset = num_envs, preset
-        self._table = atari_index_table() if preset.pixels == "palette" else None
+        self._table = atari_index_table() if preset.obs_type == "palette" else None
         self.metadata = {**self.native.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
-        self.clip_rewards, self.skip = preset.clip_rewards, preset.skip
+        self.clip_rewards, self.skip = preset.clip_rewards, preset.frame_skip
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         height, width = (
             len(range(*s.indices(n))) for s, n in zip((preset.rows, preset.columns), SCREEN, strict=True)
         )
         self._channels = 1 if self._table is not None else 3
-        shape = (preset.frames * self._channels, height, width)
+        shape = (preset.num_stack * self._channels, height, width)
         self._stacks = np.zeros((num_envs, *shape), np.uint8)
         self.single_observation_space = spaces.Box(0, 255, shape, np.uint8)
         self.single_action_space = self.native.single_action_space
@@ -259,7 +259,7 @@ class NativeFrames(NativeAtari):
             self.action_space.seed(seeds[0])
         obs, _ = self.native.reset(seed=None if seeds[0] is None else np.array(seeds), options=options)
         self._returns[:], self._lengths[:] = 0.0, 0
-        self._stacks[:] = np.tile(self._seen(obs), (1, self.preset.frames, 1, 1))
+        self._stacks[:] = np.tile(self._seen(obs), (1, self.preset.num_stack, 1, 1))
         return self._stacks, {}
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
@@ -275,7 +275,7 @@ class NativeFrames(NativeAtari):
             infos["final_obs"] = stacks.copy()
             infos["final_obs"][ended, -width:] = self._seen(found["final_obs"][ended])
             infos["episode"] = self._episodes(ended)
-            stacks[ended] = np.tile(frames[ended], (1, self.preset.frames, 1, 1))
+            stacks[ended] = np.tile(frames[ended], (1, self.preset.num_stack, 1, 1))
         self.steps += 1
         rewards = np.sign(rewards) if self.clip_rewards else rewards
         return stacks, rewards.astype(np.float32), terminated, truncated, infos

@@ -32,22 +32,22 @@ def build(
 
 
 class SmallCarRacing(CarRacing):
-    """CarRacing at `size` pixels; skipped frames of a repeated action are not drawn.
+    """CarRacing at `screen_size` pixels; skipped frames of a repeated action are not drawn.
 
     Args:
-        size: height and width of a frame.
-        gray: one grey channel.
+        screen_size: height and width of a frame.
+        grayscale: one grey channel.
         crop_bar: cut the instrument bar off before resizing.
         continuous: steer, gas and brake; else five discrete actions.
         domain_randomize: new colours in each episode.
-        lap_complete_percent: share of the tiles that makes a lap.
+        lap_complete_percent: fraction of the tiles that makes a lap.
         render_mode: `rgb_array`, `human` or none.
     """
 
     def __init__(
         self,
-        size: int = 64,
-        gray: bool = False,
+        screen_size: int = 64,
+        grayscale: bool = False,
         crop_bar: bool = False,
         continuous: bool = True,
         domain_randomize: bool = False,
@@ -60,8 +60,10 @@ class SmallCarRacing(CarRacing):
             domain_randomize=domain_randomize,
             continuous=continuous,
         )
-        self.size, self.gray, self.crop_bar = size, gray, crop_bar
-        self.observation_space = spaces.Box(0, 255, (size, size, 1 if gray else 3), np.uint8)
+        self.screen_size, self.grayscale, self.crop_bar = screen_size, grayscale, crop_bar
+        self.observation_space = spaces.Box(
+            0, 255, (screen_size, screen_size, 1 if grayscale else 3), np.uint8
+        )
         self.lazy = False
 
     def _render(self, mode: str) -> Any:
@@ -72,8 +74,8 @@ class SmallCarRacing(CarRacing):
     def fresh_obs(self) -> NDArray[np.uint8]:
         frame = super()._render("state_pixels")
         if frame is None:  # the constructor draws before the first reset
-            return np.zeros((self.size, self.size, 1 if self.gray else 3), np.uint8)
+            return np.zeros((self.screen_size, self.screen_size, 1 if self.grayscale else 3), np.uint8)
         if self.crop_bar:
             frame = frame[:-BAR]
-        frame = cv2.resize(frame, (self.size, self.size), interpolation=cv2.INTER_AREA)
-        return cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)[:, :, None] if self.gray else frame
+        frame = cv2.resize(frame, (self.screen_size, self.screen_size), interpolation=cv2.INTER_AREA)
+        return cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)[:, :, None] if self.grayscale else frame

@@ -44,7 +44,7 @@ class DMControl(gymnasium.Env[Any, Any]):
     Args:
         env_id: `dmc/domain-task`.
         pixels: observe frames instead of the state.
-        size: height and width of a frame.
+        screen_size: height and width of a frame.
         camera: id of the camera.
         task_kwargs: arguments of the task.
         render_mode: `rgb_array` or none.
@@ -57,12 +57,12 @@ class DMControl(gymnasium.Env[Any, Any]):
         self,
         env_id: str,
         pixels: bool = False,
-        size: int = 84,
+        screen_size: int = 84,
         camera: int = 0,
         task_kwargs: dict[str, Any] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        self.env_id, self.pixels, self.size, self.camera = env_id, pixels, size, camera
+        self.env_id, self.pixels, self.screen_size, self.camera = env_id, pixels, screen_size, camera
         self.render_mode = render_mode
         domain, _, task = env_id.removeprefix("dmc/").partition("-")
         self.control = suite.load(domain, task, task_kwargs={"random": 0, **(task_kwargs or {})})
@@ -76,7 +76,7 @@ class DMControl(gymnasium.Env[Any, Any]):
         self.keys = sorted(spec)  # one order for ever, whatever the suite's version returns
         width = sum(math.prod(spec[key].shape) for key in self.keys)
         self.observation_space = (
-            spaces.Box(0, 255, (size, size, 3), np.uint8)
+            spaces.Box(0, 255, (screen_size, screen_size, 3), np.uint8)
             if pixels
             else spaces.Box(-np.inf, np.inf, (width,), np.float32)
         )
@@ -102,7 +102,7 @@ class DMControl(gymnasium.Env[Any, Any]):
 
     def fresh_obs(self) -> Array:
         if self.pixels:
-            return self._frame(self.size, self.size)
+            return self._frame(self.screen_size, self.screen_size)
         return np.concatenate([np.ravel(self._state[key]) for key in self.keys]).astype(np.float32)
 
     def render(self) -> Array | None:

@@ -16,7 +16,7 @@ class Catch(gymnasium.Env[Any, Any]):
     Args:
         rows: height of the board.
         columns: width of the board.
-        size: frames are scaled up to this height and width; the board's own size if none.
+        screen_size: frames are scaled up to this height and width; the board's own size if none.
         render_mode: `rgb_array` or none.
     """
 
@@ -24,10 +24,14 @@ class Catch(gymnasium.Env[Any, Any]):
     MOVES = (0, -1, 1)  # stay, left, right
 
     def __init__(
-        self, rows: int = 10, columns: int = 10, size: int | None = None, render_mode: str | None = None
+        self,
+        rows: int = 10,
+        columns: int = 10,
+        screen_size: int | None = None,
+        render_mode: str | None = None,
     ) -> None:
-        self.rows, self.columns, self.size, self.render_mode = rows, columns, size, render_mode
-        height, width = (size, size) if size else (rows, columns)
+        self.rows, self.columns, self.screen_size, self.render_mode = rows, columns, screen_size, render_mode
+        height, width = (screen_size, screen_size) if screen_size else (rows, columns)
         self._row_of = np.arange(height) * rows // height
         self._column_of = np.arange(width) * columns // width
         self.observation_space = spaces.Box(0, 255, (height, width, 1), np.uint8)

@@ -16,15 +16,15 @@ class Counter(gymnasium.Env[Any, Any]):
     Episode ids start at 1000 * (seed mod 1000), so that envs seeded s, s + 1, ... never share one.
 
     Args:
-        length: steps until the episode terminates; endless (but for the time limit) if none.
+        episode_length: steps until the episode terminates; endless (but for the time limit) if none.
         jitter: an episode is shorter by up to this many steps, drawn at reset.
         continuous: one action in [-1, 1] instead of two discrete ones.
     """
 
-    def __init__(self, length: int | None = None, jitter: int = 0, continuous: bool = False) -> None:
+    def __init__(self, episode_length: int | None = None, jitter: int = 0, continuous: bool = False) -> None:
         self.observation_space = spaces.Box(0.0, np.inf, (2,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (1,), np.float32) if continuous else spaces.Discrete(2)
-        self.length, self.jitter = length, jitter
+        self.episode_length, self.jitter = episode_length, jitter
         self.episode = self.t = self.end = 0
 
     def _obs(self) -> NDArray[np.float32]:
@@ -36,7 +36,7 @@ class Counter(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         self.episode = 1000 * (seed % 1000) if seed is not None else self.episode + 1
         self.t = 0
-        self.end = (self.length or 2**31) - int(self.np_random.integers(self.jitter + 1))
+        self.end = (self.episode_length or 2**31) - int(self.np_random.integers(self.jitter + 1))
         return self._obs(), {}
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:

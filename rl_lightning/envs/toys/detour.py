@@ -18,9 +18,9 @@ class Detour(gymnasium.Env[Any, Any]):
 
     Args:
         radius: Of the obstacle, around the origin.
-        stride: Longest step along each axis.
+        step_size: Longest step along each axis.
         pixels: Observe a picture: red is the point, green the goal, blue the obstacle.
-        size: Height and width of the picture.
+        screen_size: Height and width of the picture.
         render_mode: `rgb_array` or none.
     """
 
@@ -32,22 +32,22 @@ class Detour(gymnasium.Env[Any, Any]):
     def __init__(
         self,
         radius: float = 0.35,
-        stride: float = 0.1,
+        step_size: float = 0.1,
         pixels: bool = False,
-        size: int = 24,
+        screen_size: int = 24,
         render_mode: str | None = None,
     ) -> None:
-        self.radius, self.stride, self.render_mode = radius, stride, render_mode
-        self.pixels, self.size = pixels, size
+        self.radius, self.step_size, self.render_mode = radius, step_size, render_mode
+        self.pixels, self.screen_size = pixels, screen_size
         self.observation_space: spaces.Box = (
-            spaces.Box(0, 255, (size, size, 3), np.uint8)
+            spaces.Box(0, 255, (screen_size, screen_size, 3), np.uint8)
             if pixels
             else spaces.Box(-SIDE, SIDE, (2,), np.float32)
         )
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.position = np.zeros(2)
         self.above = False
-        self._scene = {wide: self._draw_scene(wide) for wide in {size, 192}}
+        self._scene = {wide: self._draw_scene(wide) for wide in {screen_size, 192}}
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -58,7 +58,7 @@ class Detour(gymnasium.Env[Any, Any]):
         return self._obs(), {}
 
     def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
-        move = self.stride * np.clip(np.asarray(action, float), -1.0, 1.0)
+        move = self.step_size * np.clip(np.asarray(action, float), -1.0, 1.0)
         before, self.position = self.position, np.clip(self.position + move, -SIDE, SIDE)
         if before[0] < 0.0 <= self.position[0]:
             self.above = bool(self.position[1] > 0.0)
@@ -68,7 +68,7 @@ class Detour(gymnasium.Env[Any, Any]):
         return self._obs(), float(there), fell or there, False, info
 
     def _obs(self) -> NDArray[Any]:
-        return self._picture(self.size) if self.pixels else self.position.astype(np.float32)
+        return self._picture(self.screen_size) if self.pixels else self.position.astype(np.float32)
 
     def _draw_scene(self, size: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8]]:
         line = (np.arange(size) + 0.5) / size * 2 * SIDE - SIDE

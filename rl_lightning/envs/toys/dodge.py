@@ -22,16 +22,18 @@ class Dodge(gymnasium.Env[Any, Any]):
     therefore hit sooner than who stumbles about; who keeps out of the way lives long.
 
     Args:
-        every: Steps between two blocks.
-        aimed: Share of the blocks that are aimed.
+        spawn_every: Steps between two blocks.
+        aimed_fraction: Fraction of the blocks that are aimed.
         render_mode: `rgb_array` or none.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 15}  # noqa: RUF012  (Gymnasium's own pattern)
     MOVES = (0, -STRIDE, STRIDE)  # stay, left, right
 
-    def __init__(self, every: int = 8, aimed: float = 0.7, render_mode: str | None = None) -> None:
-        self.every, self.aimed, self.render_mode = every, aimed, render_mode
+    def __init__(
+        self, spawn_every: int = 8, aimed_fraction: float = 0.7, render_mode: str | None = None
+    ) -> None:
+        self.spawn_every, self.aimed_fraction, self.render_mode = spawn_every, aimed_fraction, render_mode
         self.observation_space = spaces.Box(0, 255, (SIZE, SIZE, 1), np.uint8)
         self.action_space = spaces.Discrete(3)
         self.player = 0  # left edge
@@ -46,17 +48,17 @@ class Dodge(gymnasium.Env[Any, Any]):
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         super().reset(seed=seed)
         self.player = STRIDE * int(self.np_random.integers(LAST // STRIDE + 1))
-        self.blocks, self.clock = [], int(self.np_random.integers(self.every))
+        self.blocks, self.clock = [], int(self.np_random.integers(self.spawn_every))
         return self._frame(), {}
 
     def step(self, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         self.player = min(max(self.player + self.MOVES[int(action)], 0), LAST)
         self.blocks = [[left, top + STRIDE] for left, top in self.blocks if top < LAST]
         self.clock += 1
-        if self.clock % self.every == 0:
+        if self.clock % self.spawn_every == 0:
             # Both numbers are always drawn, so that what falls later does not hang on what was aimed before.
             chance, place = self.np_random.random(), self.np_random.integers(LAST // STRIDE + 1)
-            self.blocks.append([self.player if chance < self.aimed else STRIDE * int(place), 0])
+            self.blocks.append([self.player if chance < self.aimed_fraction else STRIDE * int(place), 0])
         hit = any(top + WIDE > LAST and abs(left - self.player) < WIDE for left, top in self.blocks)
         return self._frame(), 1.0, hit, False, {}
 

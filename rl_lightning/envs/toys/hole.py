@@ -16,8 +16,8 @@ class Hole(gymnasium.Env[Any, Any]):
 
     Args:
         radius: Of the hole, around the origin.
-        stride: Longest step along each axis.
-        fall: Reward of falling in.
+        step_size: Longest step along each axis.
+        fall_reward: Reward of falling in.
         render_mode: `rgb_array` or none.
     """
 
@@ -27,9 +27,18 @@ class Hole(gymnasium.Env[Any, Any]):
     SIDE = 1.2  # the plane ends here
 
     def __init__(
-        self, radius: float = 0.4, stride: float = 0.1, fall: float = -50.0, render_mode: str | None = None
+        self,
+        radius: float = 0.4,
+        step_size: float = 0.1,
+        fall_reward: float = -50.0,
+        render_mode: str | None = None,
     ) -> None:
-        self.radius, self.stride, self.fall, self.render_mode = radius, stride, fall, render_mode
+        self.radius, self.step_size, self.fall_reward, self.render_mode = (
+            radius,
+            step_size,
+            fall_reward,
+            render_mode,
+        )
         self.observation_space = spaces.Box(-self.SIDE, self.SIDE, (2,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.position = np.zeros(2)
@@ -42,11 +51,11 @@ class Hole(gymnasium.Env[Any, Any]):
         return self.position.astype(np.float32), {}
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        move = self.stride * np.clip(np.asarray(action, float), -1.0, 1.0)
+        move = self.step_size * np.clip(np.asarray(action, float), -1.0, 1.0)
         self.position = np.clip(self.position + move, -self.SIDE, self.SIDE)
         fell = math.hypot(*self.position) < self.radius
         near = float(np.linalg.norm(self.position - self.GOAL)) < 0.15
-        reward = self.fall if fell else 1.0 - float(np.linalg.norm(self.position - self.GOAL))
+        reward = self.fall_reward if fell else 1.0 - float(np.linalg.norm(self.position - self.GOAL))
         return self.position.astype(np.float32), reward, fell, False, {"fell": fell, "success": near}
 
     def render(self) -> NDArray[np.uint8] | None:

@@ -14,19 +14,19 @@ class Masked(gymnasium.Env[Any, Any]):
     """The observation is the worth of each action; an illegal one costs 5 and ends the episode.
 
     Args:
-        actions: number of actions, about half of them legal at a time.
-        length: steps of an episode.
+        num_actions: number of actions, about half of them legal at a time.
+        episode_length: steps of an episode.
     """
 
     PENALTY = -5.0
 
-    def __init__(self, actions: int = 6, length: int = 20) -> None:
-        self.length = length
-        self.observation_space = spaces.Box(0.0, 1.0, (actions,), np.float32)
-        self.action_space = spaces.Discrete(actions)
+    def __init__(self, num_actions: int = 6, episode_length: int = 20) -> None:
+        self.episode_length = episode_length
+        self.observation_space = spaces.Box(0.0, 1.0, (num_actions,), np.float32)
+        self.action_space = spaces.Discrete(num_actions)
         self.t = 0
-        self.worth = np.zeros(actions, np.float32)
-        self.legal = np.ones(actions, np.bool_)
+        self.worth = np.zeros(num_actions, np.float32)
+        self.legal = np.ones(num_actions, np.bool_)
 
     def _draw(self) -> tuple[NDArray[np.float32], dict[str, Any]]:
         self.worth = self.np_random.random(len(self.worth), np.float32)
@@ -46,4 +46,4 @@ class Masked(gymnasium.Env[Any, Any]):
         reward = float(self.worth[int(action)]) if legal else self.PENALTY
         self.t += 1
         obs, info = self._draw()
-        return obs, reward, not legal or self.t >= self.length, False, info
+        return obs, reward, not legal or self.t >= self.episode_length, False, info

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rl_lightning.envs.wrappers.env_wrappers import RepeatedAction
 from rl_lightning.errors import ConfigError
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 
 Layout = list[list[int | str]]
 SCALE = 4.0  # of an AntMaze's cells
@@ -48,7 +48,7 @@ def _robotics(what: str) -> Any:
     try:
         from rl_lightning.envs.suites import robotics
     except ImportError as error:
-        raise ConfigError(f"{what} needs gymnasium-robotics: {pip_line('robotics')}") from error
+        raise ConfigError(f"{what} needs gymnasium-robotics: {pip_command('robotics')}") from error
     return robotics.gymnasium_robotics
 
 

@@ -13,37 +13,42 @@ from rl_lightning.envs.wrappers.env_wrappers import Env, Reset, Step
 from rl_lightning.errors import ConfigError
 
 
-class Noise:
-    """With probability `rate` per step, Gaussian noise on the whole action, observation, or each on its own.
+class EnvNoise:
+    """With probability `noise_prob` per step, Gaussian noise on the whole action, observation, or each on its own.
 
     The state of the simulator is untouched; what is disturbed is clipped to its bounds.
 
     Args:
         actions: disturb the action, in units of half its range where that is finite; replace a discrete one by any.
         observations: disturb the observation, also the one of a reset.
-        rate: probability per step.
-        scale: standard deviation.
-        relative: the scale is a share of each observation's spread (`std`, or the running one of this env).
-        std: declared spread of each observation, for `relative`.
+        noise_prob: probability per step.
+        noise_std: standard deviation.
+        relative: the scale is a fraction of each observation's spread (`obs_std`, or the running one of this env).
+        obs_std: declared spread of each observation, for `relative`.
     """
 
     def __init__(
         self,
         actions: bool = False,
         observations: bool = True,
-        rate: float = 0.01,
-        scale: float = 0.001,
+        noise_prob: float = 0.01,
+        noise_std: float = 0.001,
         relative: bool = False,
-        std: list[float] | None = None,
+        obs_std: list[float] | None = None,
     ) -> None:
-        if not 0.0 <= rate <= 1.0:
-            raise ConfigError(f"Noise: rate {rate} must lie in [0, 1]")
-        if scale < 0.0:
-            raise ConfigError(f"Noise: scale {scale} must not be negative")
-        if std is not None and not relative:
-            raise ConfigError("Noise: std is used only with relative: true")
+        if not 0.0 <= noise_prob <= 1.0:
+            raise ConfigError(f"EnvNoise: noise_prob {noise_prob} must lie in [0, 1]")
+        if noise_std < 0.0:
+            raise ConfigError(f"EnvNoise: noise_std {noise_std} must not be negative")
+        if obs_std is not None and not relative:
+            raise ConfigError("EnvNoise: obs_std is used only with relative: true")
         self.actions, self.observations = actions, observations
-        self.rate, self.scale, self.relative, self.std = rate, scale, relative, std
+        self.noise_prob, self.noise_std, self.relative, self.obs_std = (
+            noise_prob,
+            noise_std,
+            relative,
+            obs_std,
+        )
 
     def apply(self, env: Env) -> Env:
         return NoisyEnv(env, self)
@@ -54,7 +59,7 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     constants = ("recipe", "_obs_box", "_action_box", "_half_range", "_discrete")
 
-    def __init__(self, env: Env, recipe: Noise) -> None:
+    def __init__(self, env: Env, recipe: EnvNoise) -> None:
         super().__init__(env)
         self.recipe = recipe
         self.generator = np.random.default_rng()
@@ -65,9 +70,9 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._obs_box = _float_box(obs_space, "observation")
             self.mean = np.zeros(self._obs_box.shape)
             self.square = np.zeros(self._obs_box.shape)
-            if recipe.std is not None and len(recipe.std) != self.mean.size:
+            if recipe.obs_std is not None and len(recipe.obs_std) != self.mean.size:
                 raise ConfigError(
-                    f"Noise: std has {len(recipe.std)} entries, the observation {self.mean.size}"
+                    f"EnvNoise: obs_std has {len(recipe.obs_std)} entries, the observation {self.mean.size}"
                 )
         self._discrete = isinstance(action_space, spaces.Discrete)
         if recipe.actions and not self._discrete:
@@ -84,36 +89,38 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._observed(obs), info
 
     def step(self, action: Any) -> Step:
-        if self.recipe.actions and self._strikes():
-            action = self._shaken(action)
+        if self.recipe.actions and self._noise_occurs():
+            action = self._noisy_action(action)
         obs, reward, terminated, truncated, info = self.env.step(action)
         return self._observed(obs), reward, terminated, truncated, info
 
-    def _shaken(self, action: Any) -> Any:
+    def _noisy_action(self, action: Any) -> Any:
         """A continuous action moved by noise; a discrete one replaced by any."""
         if self._discrete:
             space = self.env.action_space
             return int(self.generator.integers(space.n) + space.start)  # type: ignore[attr-defined]
-        shaken = action + self.recipe.scale * self._half_range * self.generator.standard_normal(action.shape)
+        shaken = action + self.recipe.noise_std * self._half_range * self.generator.standard_normal(
+            action.shape
+        )
         box = self._action_box
         return np.clip(shaken, box.low, box.high).astype(box.dtype)
 
-    def _strikes(self) -> bool:
-        return bool(self.generator.random() < self.recipe.rate)
+    def _noise_occurs(self) -> bool:
+        return bool(self.generator.random() < self.recipe.noise_prob)
 
     def _observed(self, obs: NDArray[Any]) -> NDArray[Any]:
         if not self.recipe.observations:
             return obs
         spread = self._spread(obs) if self.recipe.relative else 1.0
-        if not self._strikes():
+        if not self._noise_occurs():
             return obs
         space = self._obs_box
-        shaken = obs + self.recipe.scale * spread * self.generator.standard_normal(obs.shape)
+        shaken = obs + self.recipe.noise_std * spread * self.generator.standard_normal(obs.shape)
         return np.clip(shaken, space.low, space.high).astype(space.dtype)
 
     def _spread(self, obs: NDArray[Any]) -> NDArray[Any]:
-        if self.recipe.std is not None:
-            return np.asarray(self.recipe.std).reshape(obs.shape)
+        if self.recipe.obs_std is not None:
+            return np.asarray(self.recipe.obs_std).reshape(obs.shape)
         self.count += 1
         delta = obs - self.mean
         self.mean = self.mean + delta / self.count

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rl_lightning.envs.adapter import chain
 from rl_lightning.envs.spaces import ObsEncoder, is_image
 from rl_lightning.errors import ConfigError, EnvError
-from rl_lightning.extras import pip_line
+from rl_lightning.extras import pip_command
 
 Env = gymnasium.Env[Any, Any]
 Array = NDArray[Any]
@@ -70,7 +70,7 @@ class GrayFrames(ObsWrapper):
     """Luminance (ITU-R 601) in one channel."""
 
     def __init__(self, env: Env) -> None:
-        channels, height, width = image_shape(env, "Gray")
+        channels, height, width = image_shape(env, "Grayscale")
         if channels not in (1, 3):
             raise ConfigError(f"Gray needs 1 or 3 channels, the env has {channels}: put it before Stack")
         super().__init__(env, spaces.Box(0, 255, (1, height, width), np.uint8))
@@ -94,7 +94,7 @@ class ResizedFrames(ObsWrapper):
         try:
             import cv2
         except ImportError as error:
-            raise ConfigError(f"Resize needs OpenCV: {pip_line('atari')}") from error
+            raise ConfigError(f"Resize needs OpenCV: {pip_command('atari')}") from error
         self._cv2 = cv2
         # shrinking averages areas; growing repeats pixels, so that toy frames keep sharp edges
         shrinks = size[0] < self.shape[1] or size[1] < self.shape[2]
@@ -129,17 +129,19 @@ class IndexedFrames(ObsWrapper):
 
     constants = ("_place", "_levels")
 
-    def __init__(self, env: Env, levels: list[int]) -> None:
-        super().__init__(env, spaces.Box(0, 255, image_shape(env, "Indexed"), np.uint8))
-        self._levels = list(levels)
+    def __init__(self, env: Env, gray_levels: list[int]) -> None:
+        super().__init__(env, spaces.Box(0, 255, image_shape(env, "GrayLevelIndex"), np.uint8))
+        self._levels = list(gray_levels)
         self._place = np.full(256, 255, np.uint8)
-        self._place[levels] = np.arange(len(levels))
+        self._place[gray_levels] = np.arange(len(gray_levels))
 
     def observation(self, observation: Array) -> Array:
         frame = self._place[observation]
         if frame.max() >= len(self._levels):
             unknown = int(observation[frame >= len(self._levels)][0])
-            raise EnvError(f"Indexed: a pixel is {unknown}, which is none of the levels {self._levels}")
+            raise EnvError(
+                f"GrayLevelIndex: a pixel is {unknown}, which is none of the levels {self._levels}"
+            )
         return frame
 
 
@@ -181,31 +183,31 @@ class ScaledFrames(ObsWrapper):
     """uint8 to float32 in [0, 1]."""
 
     def __init__(self, env: Env) -> None:
-        super().__init__(env, spaces.Box(0.0, 1.0, image_shape(env, "Scale"), np.float32))
+        super().__init__(env, spaces.Box(0.0, 1.0, image_shape(env, "ScalePixels"), np.float32))
 
     def observation(self, observation: Array) -> Array:
         return observation.astype(np.float32) / np.float32(255.0)
 
 
-class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):
+class FrameStackWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
     """The last k observations along the first axis, newest last."""
 
     constants = ("frames", "width")
 
-    def __init__(self, env: Env, frames: int) -> None:
+    def __init__(self, env: Env, num_stack: int) -> None:
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, spaces.Box):
             raise ConfigError(f"Stack needs a Box observation, the env has {type(space).__name__}")
-        self.frames = frames
+        self.num_stack = num_stack
         self.width = space.shape[0]
-        low, high = np.concatenate([space.low] * frames), np.concatenate([space.high] * frames)
+        low, high = np.concatenate([space.low] * num_stack), np.concatenate([space.high] * num_stack)
         self.observation_space = spaces.Box(low, high, dtype=space.dtype.type)
         self.stack = np.zeros(self.observation_space.shape, space.dtype)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Reset:
         obs, info = self.env.reset(seed=seed, options=options)
-        for k in range(self.frames):
+        for k in range(self.num_stack):
             self.stack[k * self.width : (k + 1) * self.width] = obs
         return self.stack.copy(), info
 
@@ -217,13 +219,13 @@ class FrameStack(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 class RepeatedAction(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """One action played `steps` times."""
+    """One action played `action_repeat` times."""
 
     constants = ("repeat", "max_pool", "_lazy")
 
-    def __init__(self, env: Env, steps: int, max_pool: bool = False) -> None:
+    def __init__(self, env: Env, action_repeat: int, max_pool: bool = False) -> None:
         super().__init__(env)
-        self.repeat, self.max_pool = steps, max_pool
+        self.repeat, self.max_pool = action_repeat, max_pool
         # an env that can draw on demand draws the last frame only, if nothing in between reads the others
         direct = all(isinstance(layer, gymnasium.wrappers.TimeLimit) for layer in chain(env)[:-1])
         self._lazy: Any = (

@@ -13,7 +13,7 @@ from rl_lightning.functional.density_penalties import POINTS, percentile_of, qua
 from rl_lightning.models.density.density_net import recipe_from
 
 LEAST, GREATEST = -1e6, 1e6  # a score is a finite number within these
-INPUTS = ("obs_act", "next_obs_act", "obs_act_next_obs", "act_reward")
+INPUTS = ("obs_action", "next_obs_action", "obs_action_next_obs", "action_reward")
 
 
 class CalibratedDensity(nn.Module):
@@ -23,7 +23,7 @@ class CalibratedDensity(nn.Module):
         recipe: The density model's recipe as plain values.
         obs_dim: Width of an observation.
         action_dim: Width of a flat action; the sum of the classes where actions are discrete.
-        input: What a row is made of: obs_act, next_obs_act, obs_act_next_obs or act_reward.
+        density_of: What a row is made of: obs_action, next_obs_action, obs_action_next_obs or action_reward.
         action_sizes: Classes of each discrete component of an action; empty where actions are continuous.
     """
 
@@ -37,15 +37,15 @@ class CalibratedDensity(nn.Module):
         recipe: dict[str, Any],
         obs_dim: int,
         action_dim: int,
-        input: str = "next_obs_act",
+        density_of: str = "next_obs_action",
         action_sizes: list[int] | None = None,
     ) -> None:
         super().__init__()
-        if input not in INPUTS:
-            raise ConfigError(f"input '{input}' is unknown; choose one of {', '.join(INPUTS)}")
-        self.input, self.action_sizes = input, list(action_sizes or [])
-        observed = {"act_reward": 1, "obs_act_next_obs": 2 * obs_dim}
-        self.dim = action_dim + observed.get(input, obs_dim)
+        if density_of not in INPUTS:
+            raise ConfigError(f"input '{density_of}' is unknown; choose one of {', '.join(INPUTS)}")
+        self.density_of, self.action_sizes = density_of, list(action_sizes or [])
+        observed = {"action_reward": 1, "obs_action_next_obs": 2 * obs_dim}
+        self.dim = action_dim + observed.get(density_of, obs_dim)
         self.net = recipe_from(recipe).build(self.dim)
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("std", torch.ones(()))
@@ -61,11 +61,11 @@ class CalibratedDensity(nn.Module):
         count = len(reward)
         flat = self._flat_action(action).reshape(count, -1)
         parts = {
-            "obs_act": (obs, flat),
-            "next_obs_act": (next_obs, flat),
-            "obs_act_next_obs": (obs, flat, next_obs),
-            "act_reward": (flat, reward),
-        }[self.input]
+            "obs_action": (obs, flat),
+            "next_obs_action": (next_obs, flat),
+            "obs_action_next_obs": (obs, flat, next_obs),
+            "action_reward": (flat, reward),
+        }[self.density_of]
         return torch.cat([part.reshape(count, -1).float() for part in parts], -1)
 
     def _flat_action(self, action: Tensor) -> Tensor:

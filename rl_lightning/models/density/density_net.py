@@ -15,7 +15,7 @@ from rl_lightning.errors import ConfigError
 
 LOG_2PI = math.log(2.0 * math.pi)
 LEAST_STD = 0.01  # of a direction when columns are made uncorrelated, in standard deviations
-CONSTANT = 1e-6  # a column whose spread is below this share of its size is centred, not stretched
+CONSTANT = 1e-6  # a column whose spread is below this fraction of its size is centred, not stretched
 
 
 def standard_normal(z: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ class DensityNet(nn.Module):
 
     Args:
         dim: Width of a row.
-        noise: Standard deviation of the noise that is added to standardised rows in training.
+        noise_std: Standard deviation of the noise that is added to standardised rows in training.
         whiten: Take linear dependence between columns out as well.
     """
 
@@ -38,9 +38,9 @@ class DensityNet(nn.Module):
     scale: Tensor
     turn: Tensor | None
 
-    def __init__(self, dim: int, noise: float = 0.0, whiten: bool = False) -> None:
+    def __init__(self, dim: int, noise_std: float = 0.0, whiten: bool = False) -> None:
         super().__init__()
-        self.dim, self.noise = dim, noise
+        self.dim, self.noise_std = dim, noise_std
         self.register_buffer("shift", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
         self.register_buffer("turn", torch.eye(dim) if whiten else None)
@@ -55,7 +55,7 @@ class DensityNet(nn.Module):
         self.scale.copy_(std)
         if self.turn is not None:
             z = (x.double() - mean) / std
-            least = max(self.noise, LEAST_STD) ** 2 * torch.eye(self.dim, dtype=z.dtype, device=z.device)
+            least = max(self.noise_std, LEAST_STD) ** 2 * torch.eye(self.dim, dtype=z.dtype, device=z.device)
             lower = torch.linalg.cholesky(z.T @ z / len(z) + least)
             self.turn.copy_(torch.linalg.inv(lower))
 
@@ -77,7 +77,7 @@ class DensityNet(nn.Module):
 
     def loss(self, x: Tensor) -> Tensor:
         """What training lowers: the mean negative log-density, in data units."""
-        return self.log_scale() - self.log_prob(self.prepare(x, self.noise)).mean()
+        return self.log_scale() - self.log_prob(self.prepare(x, self.noise_std)).mean()
 
     @torch.no_grad()
     def score(self, x: Tensor) -> Tensor:

@@ -36,18 +36,23 @@ class DiffusionDensityNet(DensityNet):
     waves: Tensor
 
     def __init__(
-        self, dim: int, hidden: list[int], levels: int, span: tuple[float, float], whiten: bool
+        self,
+        dim: int,
+        hidden_dims: list[int],
+        num_noise_levels: int,
+        logsnr_range: tuple[float, float],
+        whiten: bool,
     ) -> None:
         super().__init__(dim, whiten=whiten)
-        self.low, self.high = span
-        stack = linear_stack(dim + 2 * WAVES, hidden, "silu", False)
-        self.net = nn.Sequential(*stack, nn.Linear(hidden[-1], dim))
+        self.low, self.high = logsnr_range
+        stack = linear_stack(dim + 2 * WAVES, hidden_dims, "silu", False)
+        self.net = nn.Sequential(*stack, nn.Linear(hidden_dims[-1], dim))
         nn.init.zeros_(self.net[-1].weight)  # type: ignore[arg-type]
         nn.init.zeros_(self.net[-1].bias)  # type: ignore[arg-type]
         generator = torch.Generator().manual_seed(0)
-        step = (self.high - self.low) / levels
-        self.register_buffer("levels", self.low + step * (torch.arange(levels) + 0.5))
-        self.register_buffer("probes", torch.randn(levels, dim, generator=generator))
+        step = (self.high - self.low) / num_noise_levels
+        self.register_buffer("levels", self.low + step * (torch.arange(num_noise_levels) + 0.5))
+        self.register_buffer("probes", torch.randn(num_noise_levels, dim, generator=generator))
         self.register_buffer("waves", math.pi * 2.0 ** torch.arange(-1.0, WAVES / 2 - 1, 0.5))
 
     def predict(self, seen: Tensor, level: Tensor) -> Tensor:
@@ -93,22 +98,26 @@ class DiffusionDensity(DensityRecipe):
     """Diffusion model whose score is its variational bound at fixed levels of noise.
 
     Args:
-        hidden: Hidden sizes of the network.
-        levels: Levels of noise that a score is summed over; each costs two passes.
-        span: Least and greatest log ratio of signal to noise.
+        hidden_dims: Hidden sizes of the network.
+        num_noise_levels: Levels of noise that a score is summed over; each costs two passes.
+        logsnr_range: Least and greatest log ratio of signal to noise.
         whiten: Take linear dependence between columns out before the network; off, only their scales.
     """
 
     def __init__(
         self,
-        hidden: list[int] = [256, 256],  # noqa: B006  (copied, never mutated)
-        levels: int = 16,
-        span: tuple[float, float] = (-6.0, 8.0),
+        hidden_dims: list[int] = [256, 256],  # noqa: B006  (copied, never mutated)
+        num_noise_levels: int = 16,
+        logsnr_range: tuple[float, float] = (-6.0, 8.0),
         whiten: bool = True,
     ) -> None:
-        check_positive(levels=levels, depth=len(hidden), span=span[1] - span[0])
-        self.hidden, self.levels = check_sizes("hidden", hidden), levels
-        self.span, self.whiten = (float(span[0]), float(span[1])), whiten
+        check_positive(
+            num_noise_levels=num_noise_levels, depth=len(hidden_dims), span=logsnr_range[1] - logsnr_range[0]
+        )
+        self.hidden_dims, self.num_noise_levels = check_sizes("hidden_dims", hidden_dims), num_noise_levels
+        self.logsnr_range, self.whiten = (float(logsnr_range[0]), float(logsnr_range[1])), whiten
 
     def build(self, dim: int) -> DiffusionDensityNet:
-        return DiffusionDensityNet(dim, self.hidden, self.levels, self.span, self.whiten)
+        return DiffusionDensityNet(
+            dim, self.hidden_dims, self.num_noise_levels, self.logsnr_range, self.whiten
+        )

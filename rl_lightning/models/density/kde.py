@@ -24,11 +24,11 @@ class KDENet(DensityNet):
     width: Tensor
 
     def __init__(
-        self, dim: int, neighbours: int | None, bandwidth: float | None, rows: int, whiten: bool
+        self, dim: int, n_neighbors: int | None, bandwidth: float | None, max_rows: int, whiten: bool
     ) -> None:
         super().__init__(dim, whiten=whiten)
-        self.neighbours, self.bandwidth = neighbours, bandwidth
-        self.register_buffer("support", torch.zeros(rows, dim))
+        self.n_neighbors, self.bandwidth = n_neighbors, bandwidth
+        self.register_buffer("support", torch.zeros(max_rows, dim))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.register_buffer("width", torch.ones(()))
 
@@ -61,8 +61,8 @@ class KDENet(DensityNet):
         support = self.support[:count]
         # half the squared distance less what is the same for all of the support; greater is nearer
         near = torch.addmm(support.square().sum(-1), z, support.T, beta=-0.5)
-        if self.neighbours is not None and self.neighbours + more < count:
-            near = near.topk(self.neighbours + more, -1, sorted=False).values
+        if self.n_neighbors is not None and self.n_neighbors + more < count:
+            near = near.topk(self.n_neighbors + more, -1, sorted=False).values
         return (z.square().sum(-1, keepdim=True) - 2.0 * near).clamp_min_(0.0)
 
     def _sum(self, distances: Tensor, width: Tensor | float, count: int) -> Tensor:
@@ -80,25 +80,30 @@ class KDE(DensityRecipe):
     """Kernel density of the nearest rows; needs no training.
 
     Args:
-        neighbours: Nearest kept rows whose kernels are summed; null: all. On Hopper 100 of 10,000 cost at most
+        n_neighbors: Nearest kept rows whose kernels are summed; null: all. On Hopper 100 of 10,000 cost at most
             0.01 nats of held-out log-density at the bandwidth chosen by null, but up to 0.13 at 0.6 (Scott's
             rule) and 0.4 to 0.8 at 1.0, more the more rows are kept (1.7 of 80,000): set null with wide
             bandwidths or few dimensions.
         bandwidth: Width of a kernel in standard deviations of the data; null: the likeliest, each kept row being judged
             by the others.
-        rows: Most rows of the data that are kept, drawn at random.
+        max_rows: Most rows of the data that are kept, drawn at random.
         whiten: Take linear dependence between columns out before distances; off, only their scales.
     """
 
     def __init__(
         self,
-        neighbours: int | None = 100,
+        n_neighbors: int | None = 100,
         bandwidth: float | None = None,
-        rows: int = 10_000,
+        max_rows: int = 10_000,
         whiten: bool = True,
     ) -> None:
-        check_positive(neighbours=neighbours, bandwidth=bandwidth, rows=rows)
-        self.neighbours, self.bandwidth, self.rows, self.whiten = neighbours, bandwidth, rows, whiten
+        check_positive(n_neighbors=n_neighbors, bandwidth=bandwidth, max_rows=max_rows)
+        self.n_neighbors, self.bandwidth, self.max_rows, self.whiten = (
+            n_neighbors,
+            bandwidth,
+            max_rows,
+            whiten,
+        )
 
     def build(self, dim: int) -> KDENet:
-        return KDENet(dim, self.neighbours, self.bandwidth, self.rows, self.whiten)
+        return KDENet(dim, self.n_neighbors, self.bandwidth, self.max_rows, self.whiten)

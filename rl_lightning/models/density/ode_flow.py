@@ -22,10 +22,10 @@ class Field(nn.Module):
     is needed, in training either.
     """
 
-    def __init__(self, dim: int, hidden: int) -> None:
+    def __init__(self, dim: int, hidden_dim: int) -> None:
         super().__init__()
-        self.first, self.time = nn.Linear(dim, hidden), nn.Linear(1, hidden, bias=False)
-        self.second, self.third = nn.Linear(hidden, hidden), nn.Linear(hidden, dim)
+        self.first, self.time = nn.Linear(dim, hidden_dim), nn.Linear(1, hidden_dim, bias=False)
+        self.second, self.third = nn.Linear(hidden_dim, hidden_dim), nn.Linear(hidden_dim, dim)
         nn.init.zeros_(self.third.weight)
         nn.init.zeros_(self.third.bias)
 
@@ -45,16 +45,18 @@ class ODEFlowNet(DensityNet):
 
     chunk = 2048
 
-    def __init__(self, dim: int, hidden: int, steps: int, noise: float, whiten: bool) -> None:
-        super().__init__(dim, noise, whiten)
-        self.steps = steps
-        self.field = Field(dim, hidden)
+    def __init__(
+        self, dim: int, hidden_dim: int, num_solver_steps: int, noise_std: float, whiten: bool
+    ) -> None:
+        super().__init__(dim, noise_std, whiten)
+        self.num_solver_steps = num_solver_steps
+        self.field = Field(dim, hidden_dim)
 
     def forward(self, z: Tensor, backward: bool = False) -> tuple[Tensor, Tensor]:
         """Prepared rows to the latent (or back): [B, D] -> [B, D], integral of the divergence [B]."""
         trace, total = self.field.trace_weight(), z.new_zeros(len(z))
-        h = (-1.0 if backward else 1.0) / self.steps
-        for i in range(self.steps):
+        h = (-1.0 if backward else 1.0) / self.num_solver_steps
+        for i in range(self.num_solver_steps):
             t = (1.0 if backward else 0.0) + i * h
             v1, d1 = self.field(z, t, trace)
             v2, d2 = self.field(torch.add(z, v1, alpha=h / 2), t + h / 2, trace)
@@ -73,16 +75,23 @@ class ODEFlow(DensityRecipe):
     """Continuous normalising flow; smoother than couplings, and several times dearer.
 
     Args:
-        hidden: Width of the two hidden layers of the velocity.
-        steps: Fixed steps of the solver.
-        noise: Standard deviation of the noise added to standardised rows in training.
+        hidden_dim: Width of the two hidden layers of the velocity.
+        num_solver_steps: Fixed steps of the solver.
+        noise_std: Standard deviation of the noise added to standardised rows in training.
         whiten: Take linear dependence between columns out before the flow; off, only their scales.
     """
 
-    def __init__(self, hidden: int = 128, steps: int = 5, noise: float = 0.01, whiten: bool = True) -> None:
-        check_positive(hidden=hidden, steps=steps)
-        check_not_negative(noise=noise)
-        self.hidden, self.steps, self.noise, self.whiten = hidden, steps, noise, whiten
+    def __init__(
+        self, hidden_dim: int = 128, num_solver_steps: int = 5, noise_std: float = 0.01, whiten: bool = True
+    ) -> None:
+        check_positive(hidden_dim=hidden_dim, num_solver_steps=num_solver_steps)
+        check_not_negative(noise_std=noise_std)
+        self.hidden_dim, self.num_solver_steps, self.noise_std, self.whiten = (
+            hidden_dim,
+            num_solver_steps,
+            noise_std,
+            whiten,
+        )
 
     def build(self, dim: int) -> ODEFlowNet:
-        return ODEFlowNet(dim, self.hidden, self.steps, self.noise, self.whiten)
+        return ODEFlowNet(dim, self.hidden_dim, self.num_solver_steps, self.noise_std, self.whiten)

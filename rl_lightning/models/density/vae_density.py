@@ -27,18 +27,26 @@ class VAEDensityNet(DensityNet):
     probes: Tensor
 
     def __init__(
-        self, dim: int, latent: int, hidden: list[int], samples: int, train_samples: int, noise: float
+        self,
+        dim: int,
+        latent_dim: int,
+        hidden_dims: list[int],
+        num_importance_samples: int,
+        train_importance_samples: int,
+        noise_std: float,
     ) -> None:
-        super().__init__(dim, noise)
-        self.latent, self.train_samples = latent, train_samples
+        super().__init__(dim, noise_std)
+        self.latent_dim, self.train_importance_samples = latent_dim, train_importance_samples
         self.encoder = nn.Sequential(
-            *linear_stack(dim, hidden, "silu", False), nn.Linear(hidden[-1], 2 * latent)
+            *linear_stack(dim, hidden_dims, "silu", False), nn.Linear(hidden_dims[-1], 2 * latent_dim)
         )
-        back = hidden[::-1]
-        self.decoder = nn.Sequential(*linear_stack(latent, back, "silu", False), nn.Linear(back[-1], 2 * dim))
+        back = hidden_dims[::-1]
+        self.decoder = nn.Sequential(
+            *linear_stack(latent_dim, back, "silu", False), nn.Linear(back[-1], 2 * dim)
+        )
         generator = torch.Generator().manual_seed(0)
-        half = torch.randn((samples + 1) // 2, latent, generator=generator)
-        self.register_buffer("probes", torch.cat((half, -half))[:samples])
+        half = torch.randn((num_importance_samples + 1) // 2, latent_dim, generator=generator)
+        self.register_buffer("probes", torch.cat((half, -half))[:num_importance_samples])
 
     def log_prob(self, z: Tensor) -> Tensor:
         mean, log_std = self._encode(z)
@@ -46,9 +54,9 @@ class VAEDensityNet(DensityNet):
         return torch.logsumexp(torch.stack(bounds), 0) - math.log(len(bounds))
 
     def loss(self, x: Tensor) -> Tensor:
-        z = self.prepare(x, self.noise)
+        z = self.prepare(x, self.noise_std)
         mean, log_std = self._encode(z)
-        shape = (self.train_samples, *mean.shape)
+        shape = (self.train_importance_samples, *mean.shape)
         bounds = self._bound(z, mean, log_std, torch.randn(shape, dtype=mean.dtype, device=mean.device))
         return self.log_scale() - (torch.logsumexp(bounds, 0) - math.log(len(bounds))).mean()
 
@@ -70,25 +78,41 @@ class VAEDensity(DensityRecipe):
     """Variational autoencoder whose score is an importance-weighted bound on the log-density.
 
     Args:
-        latent: Width of the code.
-        hidden: Hidden sizes of the encoder; the decoder has them in reverse.
-        samples: Codes per row that a score is the mean of.
-        train_samples: Codes per row in training; 1 is the plain bound.
-        noise: Standard deviation of the noise added to standardised rows in training.
+        latent_dim: Width of the code.
+        hidden_dims: Hidden sizes of the encoder; the decoder has them in reverse.
+        num_importance_samples: Codes per row that a score is the mean of.
+        train_importance_samples: Codes per row in training; 1 is the plain bound.
+        noise_std: Standard deviation of the noise added to standardised rows in training.
     """
 
     def __init__(
         self,
-        latent: int = 10,
-        hidden: list[int] = [256, 128],  # noqa: B006  (copied, never mutated)
-        samples: int = 16,
-        train_samples: int = 8,
-        noise: float = 0.01,
+        latent_dim: int = 10,
+        hidden_dims: list[int] = [256, 128],  # noqa: B006  (copied, never mutated)
+        num_importance_samples: int = 16,
+        train_importance_samples: int = 8,
+        noise_std: float = 0.01,
     ) -> None:
-        check_positive(latent=latent, samples=samples, train_samples=train_samples, depth=len(hidden))
-        check_not_negative(noise=noise)
-        self.latent, self.hidden = latent, check_sizes("hidden", hidden)
-        self.samples, self.train_samples, self.noise = samples, train_samples, noise
+        check_positive(
+            latent_dim=latent_dim,
+            num_importance_samples=num_importance_samples,
+            train_importance_samples=train_importance_samples,
+            depth=len(hidden_dims),
+        )
+        check_not_negative(noise_std=noise_std)
+        self.latent_dim, self.hidden_dims = latent_dim, check_sizes("hidden_dims", hidden_dims)
+        self.num_importance_samples, self.train_importance_samples, self.noise_std = (
+            num_importance_samples,
+            train_importance_samples,
+            noise_std,
+        )
 
     def build(self, dim: int) -> VAEDensityNet:
-        return VAEDensityNet(dim, self.latent, self.hidden, self.samples, self.train_samples, self.noise)
+        return VAEDensityNet(
+            dim,
+            self.latent_dim,
+            self.hidden_dims,
+            self.num_importance_samples,
+            self.train_importance_samples,
+            self.noise_std,
+        )

@@ -8,18 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.functional.action_distributions import standard_noise
-from rl_lightning.functional.diffusion_solvers import EpsFn, Move, denoising_loss, noised, run
+from rl_lightning.functional.diffusion_solvers import EpsFn, SolverStep, add_noise, denoising_loss, solve
 from rl_lightning.functional.noise_schedules import NoiseSchedule
-from rl_lightning.models.policies import ObsScale
-from rl_lightning.models.recipe_specs import read_recipe, written
+from rl_lightning.models.policies import ObsNormalizer
+from rl_lightning.models.recipe_specs import recipe_from_spec, recipe_spec
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser
 
-Lean = Callable[[EpsFn], EpsFn]  # turns what finds the noise into what finds it under guidance
+GuidanceFn = Callable[[EpsFn], EpsFn]  # turns what finds the noise into what finds it under guidance
 
 
-def drawn_share(rows: Tensor, power: float) -> Tensor:
+def sample_timestep(rows: Tensor, power: float) -> Tensor:
     """A number of [0, 1) for each row; a power above 1 looks more often at little noise."""
     return torch.rand(len(rows), device=rows.device) ** power
 
@@ -31,7 +31,7 @@ class ActionDiffusion(nn.Module):
         obs_dim: Width of an observation.
         action_dim: Width of an action.
         denoiser: Recipe of the network, written down.
-        schedule: Recipe of the noise, written down.
+        noise_schedule: Recipe of the noise, written down.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
     """
 
@@ -40,7 +40,7 @@ class ActionDiffusion(nn.Module):
         obs_dim: int,
         action_dim: int,
         denoiser: dict[str, Any],
-        schedule: dict[str, Any],
+        noise_schedule: dict[str, Any],
         normalize_obs: bool = False,
     ) -> None:
         super().__init__()
@@ -48,25 +48,25 @@ class ActionDiffusion(nn.Module):
             "obs_dim": obs_dim,
             "action_dim": action_dim,
             "denoiser": denoiser,
-            "schedule": schedule,
+            "noise_schedule": noise_schedule,
             "normalize_obs": normalize_obs,
         }
         self.action_dim = action_dim
-        self.schedule: NoiseSchedule = read_recipe(schedule, NoiseSchedule, "noise schedule")  # type: ignore[type-abstract]
-        self.norm: nn.Module = ObsScale(obs_dim) if normalize_obs else nn.Identity()
-        recipe = read_recipe(denoiser, Denoiser, "denoiser")  # type: ignore[type-abstract]
+        self.noise_schedule: NoiseSchedule = recipe_from_spec(noise_schedule, NoiseSchedule, "noise schedule")  # type: ignore[type-abstract]
+        self.norm: nn.Module = ObsNormalizer(obs_dim) if normalize_obs else nn.Identity()
+        recipe = recipe_from_spec(denoiser, Denoiser, "denoiser")  # type: ignore[type-abstract]
         self.net = recipe.build((action_dim,), obs_dim)
 
     @classmethod
     def of(
         cls, obs_dim: int, action_dim: int, denoiser: Denoiser, schedule: NoiseSchedule, normalize_obs: bool
     ) -> ActionDiffusion:
-        return cls(obs_dim, action_dim, written(denoiser), written(schedule), normalize_obs)
+        return cls(obs_dim, action_dim, recipe_spec(denoiser), recipe_spec(schedule), normalize_obs)
 
     def loss(self, obs: Tensor, action: Tensor, share: Tensor, noise: Tensor) -> Tensor:
         """Squared error of the noise found in actions [B, A] at times that belong to `share` [B] of [0, 1)."""
-        time = self.schedule.draw(share)
-        found = self.net(noised(self.schedule, action, time, noise), time, self.norm(obs))
+        time = self.noise_schedule.sample_t(share)
+        found = self.net(add_noise(self.noise_schedule, action, time, noise), time, self.norm(obs))
         return denoising_loss(found, noise)
 
     def eps_fn(self, obs: Tensor) -> EpsFn:
@@ -84,10 +84,10 @@ class ActionDiffusion(nn.Module):
         self,
         obs: Tensor,
         count: int,
-        moves: Sequence[Move],
+        moves: Sequence[SolverStep],
         generator: torch.Generator,
         clip: float | None = None,
-        lean: Lean | None = None,
+        lean: GuidanceFn | None = None,
     ) -> Tensor:
         """`count` actions for each observation, drawn from the generator, not clipped.  [B, O] -> [B, K, A]"""
 
@@ -96,7 +96,7 @@ class ActionDiffusion(nn.Module):
 
         start = standard_noise((len(obs), count, self.action_dim), generator, obs)
         eps = self.eps_fn(obs)
-        return run(lean(eps) if lean is not None else eps, start, moves, clip, fresh)
+        return solve(lean(eps) if lean is not None else eps, start, moves, clip, fresh)
 
-    def provided(self, prefix: str) -> Provided:
-        return Provided(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)
+    def exported(self, prefix: str) -> Exported:
+        return Exported(f"{type(self).__module__}.{type(self).__qualname__}", self.init_args, prefix)

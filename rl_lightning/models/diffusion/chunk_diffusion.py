@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from rl_lightning.functional.action_distributions import standard_noise
-from rl_lightning.functional.diffusion_solvers import Move, denoising_loss, noised, run
+from rl_lightning.functional.diffusion_solvers import SolverStep, add_noise, denoising_loss, solve
 from rl_lightning.functional.noise_schedules import NoiseSchedule
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser
 from rl_lightning.nn.torso import Network
 
 
-class MinMax(nn.Module):
+class MinMaxNormalizer(nn.Module):
     """Each column of a data set onto [-1, 1]; a constant one onto 0. The identity until it has seen data.
 
     Args:
@@ -41,41 +41,43 @@ class MinMax(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         return (rows - self.middle) / self.half_range
 
-    def back(self, rows: Tensor) -> Tensor:
+    def inverse(self, rows: Tensor) -> Tensor:
         return rows * self.half_range + self.middle
 
 
 class ChunkDiffusion(nn.Module):
-    """`horizon` actions given `obs_steps` observations.
+    """`horizon` actions given `n_obs_steps` observations.
 
     Args:
         obs_shape: Of one observation.
         action_dim: Width of an action.
-        obs_steps: Observations that are seen.
+        n_obs_steps: Observations that are seen.
         horizon: Actions of a stretch.
         denoiser: Recipe of the network.
-        schedule: How noise grows.
-        encoder: Recipe of what makes features of a picture; flat observations are normalised instead.
+        noise_schedule: How noise grows.
+        obs_encoder: Recipe of what makes features of a picture; flat observations are normalised instead.
     """
 
     def __init__(
         self,
         obs_shape: tuple[int, ...],
         action_dim: int,
-        obs_steps: int,
+        n_obs_steps: int,
         horizon: int,
         denoiser: Denoiser,
-        schedule: NoiseSchedule,
-        encoder: Network | None = None,
+        noise_schedule: NoiseSchedule,
+        obs_encoder: Network | None = None,
     ) -> None:
         super().__init__()
-        self.obs_shape, self.schedule = tuple(obs_shape), schedule
+        self.obs_shape, self.noise_schedule = tuple(obs_shape), noise_schedule
         self.event = (horizon, action_dim)
-        self.encoder: nn.Module | None = None if encoder is None else encoder.build(self.obs_shape)
-        width = math.prod(obs_shape) if self.encoder is None else int(self.encoder.out_dim)
-        self.obs_norm: nn.Module = MinMax(width) if self.encoder is None else nn.Identity()
-        self.action_norm = MinMax(action_dim)
-        self.net = denoiser.build(self.event, obs_steps * width)
+        self.obs_encoder: nn.Module | None = (
+            None if obs_encoder is None else obs_encoder.build(self.obs_shape)
+        )
+        width = math.prod(obs_shape) if self.obs_encoder is None else int(self.obs_encoder.out_dim)
+        self.obs_norm: nn.Module = MinMaxNormalizer(width) if self.obs_encoder is None else nn.Identity()
+        self.action_norm = MinMaxNormalizer(action_dim)
+        self.net = denoiser.build(self.event, n_obs_steps * width)
 
     @property
     def fitted(self) -> bool:
@@ -84,21 +86,21 @@ class ChunkDiffusion(nn.Module):
     def fit(self, obs: Tensor, action: Tensor) -> None:
         """Takes the ranges of the data's rows, each counted once."""
         self.action_norm.fit(action)
-        if isinstance(self.obs_norm, MinMax):
+        if isinstance(self.obs_norm, MinMaxNormalizer):
             self.obs_norm.fit(obs.flatten(1))
 
     def condition(self, obs: Tensor) -> Tensor:  # [B, T, *O] -> [B, T * F]
-        if self.encoder is not None:
-            return self.encoder(obs).flatten(1)
+        if self.obs_encoder is not None:
+            return self.obs_encoder(obs).flatten(1)
         return self.obs_norm(obs.flatten(2)).flatten(1)
 
     def loss(self, obs: Tensor, action: Tensor, share: Tensor, noise: Tensor) -> Tensor:
-        time = self.schedule.draw(share)
-        rows = noised(self.schedule, self.action_norm(action), time, noise)
+        time = self.noise_schedule.sample_t(share)
+        rows = add_noise(self.noise_schedule, self.action_norm(action), time, noise)
         return denoising_loss(self.net(rows, time, self.condition(obs)), noise) / math.prod(self.event)
 
     def sample(
-        self, obs: Tensor, moves: Sequence[Move], generator: torch.Generator, clip: float | None
+        self, obs: Tensor, moves: Sequence[SolverStep], generator: torch.Generator, clip: float | None
     ) -> Tensor:
         """Actions for observations [B, T, *O] -> [B, H, A], in the data's own units."""
         cond = self.condition(obs)
@@ -110,4 +112,4 @@ class ChunkDiffusion(nn.Module):
             return standard_noise(like.shape, generator, like)
 
         start = standard_noise((len(cond), *self.event), generator, cond)
-        return self.action_norm.back(run(eps, start, moves, clip, fresh))
+        return self.action_norm.inverse(solve(eps, start, moves, clip, fresh))

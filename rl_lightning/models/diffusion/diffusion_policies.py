@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.artifacts import Excerpt, Provided, fingerprint, load_provided
+from rl_lightning.artifacts import Excerpt, Exported, fingerprint, load_exported
 from rl_lightning.errors import ResumeError
 from rl_lightning.functional.diffusion_samplers import Sampler
-from rl_lightning.functional.diffusion_solvers import Move, guided
+from rl_lightning.functional.diffusion_solvers import SolverStep, guided_eps
 from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion
 from rl_lightning.models.diffusion.candidate_filters import CandidateFilter
-from rl_lightning.models.policies import ObsScale
-from rl_lightning.models.recipe_specs import read_recipe, written
+from rl_lightning.models.policies import ObsNormalizer
+from rl_lightning.models.recipe_specs import recipe_from_spec, recipe_spec
 from rl_lightning.nn.denoisers.guide_net import GuideNet
-from rl_lightning.nn.denoisers.row_denoisers import halved
+from rl_lightning.nn.denoisers.row_denoisers import to_bfloat16
 from rl_lightning.nn.heads.critics import QEnsemble
 
 
@@ -32,9 +32,9 @@ class DiffusionActor(ActionDiffusion):
         obs_dim: Width of an observation.
         action_dim: Width of an action.
         denoiser: Recipe of the network, written down.
-        schedule: Recipe of the noise, written down.
+        noise_schedule: Recipe of the noise, written down.
         sampler: Recipe of how actions are drawn, written down.
-        clip: Bound of each guess of the clean action while sampling; null: none.
+        clip_denoised: Bound of each guess of the clean action while sampling; null: none.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
     """
 
@@ -45,42 +45,46 @@ class DiffusionActor(ActionDiffusion):
         obs_dim: int,
         action_dim: int,
         denoiser: dict[str, Any],
-        schedule: dict[str, Any],
+        noise_schedule: dict[str, Any],
         sampler: dict[str, Any],
-        clip: float | None = None,
+        clip_denoised: float | None = None,
         normalize_obs: bool = False,
     ) -> None:
-        super().__init__(obs_dim, action_dim, denoiser, schedule, normalize_obs)
-        self.moves = read_recipe(sampler, Sampler, "sampler").moves(self.schedule)  # type: ignore[type-abstract]
-        self.clip = clip
+        super().__init__(obs_dim, action_dim, denoiser, noise_schedule, normalize_obs)
+        self.solver_steps = recipe_from_spec(sampler, Sampler, "sampler").solver_steps(self.noise_schedule)  # type: ignore[type-abstract]
+        self.clip_denoised = clip_denoised
 
     def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
         """An action for each observation; there is no greedy one.  [B, O] -> [B, A]"""
-        return self.sample(obs, 1, self.moves, generator, self.clip)[:, 0].clamp(-1.0, 1.0)
+        return self.sample(obs, 1, self.solver_steps, generator, self.clip_denoised)[:, 0].clamp(-1.0, 1.0)
 
     @classmethod
-    def described(cls, model: ActionDiffusion, sampler: Sampler, clip: float | None, prefix: str) -> Provided:
-        return Provided(path_of(cls), {**model.init_args, "sampler": written(sampler), "clip": clip}, prefix)
+    def export_spec(
+        cls, model: ActionDiffusion, sampler: Sampler, clip: float | None, prefix: str
+    ) -> Exported:
+        return Exported(
+            path_of(cls), {**model.init_args, "sampler": recipe_spec(sampler), "clip_denoised": clip}, prefix
+        )
 
 
 class GuidedPolicy(Excerpt):
     """Diffusion-DICE's policy: guided samples of a frozen behaviour, of which critics choose one.
 
     Args:
-        behavior: Product of the behaviour diffusion.
+        behavior: Artifact of the behaviour diffusion.
         mark: Fingerprint of its weights; another behaviour is refused.
         obs_dim: Width of an observation.
         action_dim: Width of an action.
         guide: Arguments of the guide.
-        critics: How many critics choose.
-        critic_hidden: Their hidden sizes.
-        critic: What the critics are called in the checkpoint: q_slow or q_more.
+        num_critics: How many critics choose.
+        critic_hidden_dims: Their hidden sizes.
+        critic: What the critics are called in the checkpoint: q_target or selection_q.
         sampler: Recipe of how candidates are drawn, written down.
-        filter: Recipe of who chooses among them, written down.
-        candidates: Actions drawn for each observation.
-        scale: How far samples follow the guide.
-        clip: Bound of each guess of the clean action while sampling; null: none.
-        half: Draw candidates in half precision.
+        candidate_filter: Recipe of who chooses among them, written down.
+        num_samples: Actions drawn for each observation.
+        guidance_scale: How far samples follow the guide.
+        clip_denoised: Bound of each guess of the clean action while sampling; null: none.
+        sampling_dtype: float32 or bfloat16, of the networks while candidates are drawn.
         normalize_obs: Scale observations by statistics that are part of the model.
     """
 
@@ -93,50 +97,62 @@ class GuidedPolicy(Excerpt):
         obs_dim: int,
         action_dim: int,
         guide: dict[str, Any],
-        critics: int,
-        critic_hidden: list[int],
+        num_critics: int,
+        critic_hidden_dims: list[int],
         critic: str,
         sampler: dict[str, Any],
-        filter: dict[str, Any],
-        candidates: int,
-        scale: float,
-        clip: float | None,
-        half: bool = False,
+        candidate_filter: dict[str, Any],
+        num_samples: int,
+        guidance_scale: float,
+        clip_denoised: float | None,
+        sampling_dtype: str = "float32",
         normalize_obs: bool = False,
     ) -> None:
         super().__init__()
         self.init_args = {"obs_dim": obs_dim, "action_dim": action_dim}
-        self.source, self.mark, self.critic, self.candidates = behavior, mark, critic, candidates
-        self.scale, self.clip, self.in_half = scale, clip, half
-        self.sampler = read_recipe(sampler, Sampler, "sampler")  # type: ignore[type-abstract]
-        self.filter = read_recipe(filter, CandidateFilter, "filter")  # type: ignore[type-abstract]
-        self.norm: nn.Module = ObsScale(obs_dim) if normalize_obs else nn.Identity()
+        self.source, self.mark, self.critic, self.num_samples = behavior, mark, critic, num_samples
+        self.guidance_scale, self.clip_denoised, self.sampling_dtype = (
+            guidance_scale,
+            clip_denoised,
+            sampling_dtype,
+        )
+        self.sampler = recipe_from_spec(sampler, Sampler, "sampler")  # type: ignore[type-abstract]
+        self.candidate_filter = recipe_from_spec(candidate_filter, CandidateFilter, "candidate_filter")  # type: ignore[type-abstract]
+        self.norm: nn.Module = ObsNormalizer(obs_dim) if normalize_obs else nn.Identity()
         self.guide = GuideNet(action_dim, obs_dim, **guide)
-        self.add_module(critic, QEnsemble(critics, obs_dim, action_dim, critic_hidden))
+        self.add_module(critic, QEnsemble(num_critics, obs_dim, action_dim, critic_hidden_dims))
 
     @cached_property
     def behavior(self) -> Any:
         with torch.random.fork_rng(devices=[]):  # weights are drawn before they are read
-            found = load_provided(self.source, "behavior")
+            found = load_exported(self.source, "behavior")
         if fingerprint(found) != self.mark:
             raise ResumeError(f"{self.source}: not the behaviour that this policy was trained with")
         return found
 
     @cached_property
-    def moves(self) -> list[Move]:
-        return self.sampler.moves(self.behavior.schedule)
+    def solver_steps(self) -> list[SolverStep]:
+        return self.sampler.solver_steps(self.behavior.noise_schedule)
 
     def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
         """An action for each observation; there is no greedy one.  [B, O] -> [B, A]"""
         nets = [self.behavior.to(obs.device), self.guide]
-        behavior, guide = [halved(net) for net in nets] if self.in_half else nets
+        behavior, guide = [to_bfloat16(net) for net in nets] if self.sampling_dtype == "bfloat16" else nets
         action = guided_actions(
-            behavior, guide, self.norm, obs, self.candidates, self.moves, generator, self.clip, self.scale
+            behavior,
+            guide,
+            self.norm,
+            obs,
+            self.num_samples,
+            self.solver_steps,
+            generator,
+            self.clip_denoised,
+            self.guidance_scale,
         )
-        if self.candidates == 1:
+        if self.num_samples == 1:
             return action[:, 0]
         q = judged(getattr(self, self.critic), self.norm, obs, action)
-        return picked(action, self.filter.choose(q, generator))
+        return picked(action, self.candidate_filter.choose(q, generator))
 
 
 def guided_actions(
@@ -145,7 +161,7 @@ def guided_actions(
     norm: nn.Module,
     obs: Tensor,
     count: int,
-    moves: list[Move],
+    moves: list[SolverStep],
     generator: torch.Generator,
     clip: float | None,
     scale: float,
@@ -158,7 +174,7 @@ def guided_actions(
         at = torch.full((1, 1), time, device=x.device)
         return guide.gradient(x.to(dtype), at, seen).to(x.dtype)
 
-    lean = partial(guided, gradient=gradient, scale=scale, schedule=behavior.schedule)
+    lean = partial(guided_eps, gradient=gradient, scale=scale, schedule=behavior.noise_schedule)
     return behavior.sample(obs, count, moves, generator, clip, lean).clamp(-1.0, 1.0)
 
 

@@ -13,22 +13,22 @@ from rl_lightning.types import Transitions
 PIECE = 4096  # rows looked at together
 
 
-def each(rows: Transitions, change: Callable[[Tensor], Tensor]) -> Transitions:
+def map_fields(rows: Transitions, change: Callable[[Tensor], Tensor]) -> Transitions:
     """The same rows with every column changed."""
     return Transitions(*(None if field is None else change(field) for field in rows))  # type: ignore[arg-type]
 
 
-def pieces(rows: Transitions) -> Iterator[Transitions]:
+def chunks(rows: Transitions) -> Iterator[Transitions]:
     for begin in range(0, len(rows.obs), PIECE):
-        yield each(rows, lambda field: field[begin : begin + PIECE])  # noqa: B023  (called at once)
+        yield map_fields(rows, lambda field: field[begin : begin + PIECE])  # noqa: B023  (called at once)
 
 
-def thinned(rows: Transitions, limit: int) -> Transitions:
+def subsample(rows: Transitions, limit: int) -> Transitions:
     """At most `limit` of the rows, evenly spread over them."""
     if len(rows.obs) <= limit:
         return rows
     index = torch.linspace(0, len(rows.obs) - 1, limit, device=rows.obs.device).long()
-    return each(rows, lambda field: field[index])
+    return map_fields(rows, lambda field: field[index])
 
 
 def outcome(rows: Transitions) -> Tensor:
@@ -39,8 +39,8 @@ def outcome(rows: Transitions) -> Tensor:
 @torch.no_grad()
 def squared_errors(model: EnsembleDynamics, rows: Transitions) -> Tensor:
     """Mean squared error of each member's mean, in the data's own units.  -> [E, O+1]"""
-    total = torch.zeros(model.members, model.obs_dim + 1, dtype=torch.float64, device=rows.obs.device)
-    for part in pieces(rows):
+    total = torch.zeros(model.ensemble_size, model.obs_dim + 1, dtype=torch.float64, device=rows.obs.device)
+    for part in chunks(rows):
         mean, _ = model.predict(part.obs, part.action)
         total += (mean - outcome(part)).square().sum(1)
     return total / len(rows.obs)
@@ -48,9 +48,9 @@ def squared_errors(model: EnsembleDynamics, rows: Transitions) -> Tensor:
 
 @torch.no_grad()
 def calibration(model: EnsembleDynamics, rows: Transitions) -> dict[str, float]:
-    """Share of outcomes within one and two standard deviations of an elite's mean: 0.683 and 0.954 are right."""
+    """Fraction of outcomes within one and two standard deviations of an elite's mean: 0.683 and 0.954 are right."""
     within = torch.zeros(2, dtype=torch.float64)
-    for part in pieces(rows):
+    for part in chunks(rows):
         mean, std = (of[model.elites] for of in model.predict(part.obs, part.action))
         score = (outcome(part) - mean).abs() / std
         within += torch.stack(((score < 1.0).sum(), (score < 2.0).sum())).double().cpu()
@@ -62,9 +62,9 @@ def calibration(model: EnsembleDynamics, rows: Transitions) -> dict[str, float]:
 def terminal_recall(
     model: EnsembleDynamics, rows: Transitions, rule: Callable[[Tensor], Tensor]
 ) -> dict[str, float]:
-    """What the rule says of the elites' predictions: share of true ends that it sees, and of false alarms."""
+    """What the rule says of the elites' predictions: fraction of true ends that it sees, and of false alarms."""
     counts = torch.zeros(4, dtype=torch.float64)  # ends, ends seen, others, false alarms
-    for part in pieces(rows):
+    for part in chunks(rows):
         mean, _ = model.predict(part.obs, part.action)
         seen = rule(mean[model.elites][..., :-1]).double().mean(0)
         true = part.terminated > 0.5
@@ -85,10 +85,10 @@ def open_loop(
     of its spread in the data.
     """
     scale = model.input_std[: model.obs_dim]
-    current = obs[:, 0].expand(model.members, -1, -1)
+    current = obs[:, 0].expand(model.ensemble_size, -1, -1)
     errors = {}
     for t in range(action.shape[1]):
-        current = model.predict(current, action[:, t].expand(model.members, -1, -1))[0][..., :-1]
+        current = model.predict(current, action[:, t].expand(model.ensemble_size, -1, -1))[0][..., :-1]
         if t + 1 in steps:
             gap = (current[model.elites] - next_obs[:, t]) / scale
             errors[f"after_{t + 1}"] = float(gap.double().square().mean().sqrt())

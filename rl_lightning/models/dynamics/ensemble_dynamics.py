@@ -43,9 +43,9 @@ class EnsembleDynamics(nn.Module):
     Args:
         obs_dim: Width of an observation.
         action_dim: Width of an action.
-        members: Networks in all; 1 is a single model.
-        elites: Networks, best on held-out rows first, that are used after training.
-        hidden: Width of each hidden layer (swish).
+        ensemble_size: Networks in all; 1 is a single model.
+        num_elites: Networks, best on held-out rows first, that are used after training.
+        hidden_dims: Width of each hidden layer (swish).
         probabilistic: Predict a variance, too, and draw from the Gaussian; off: the mean alone.
         standardize_targets: Learn changes and rewards in units of their own spread in the data.
     """
@@ -62,21 +62,23 @@ class EnsembleDynamics(nn.Module):
         self,
         obs_dim: int,
         action_dim: int,
-        members: int = 7,
-        elites: int = 5,
-        hidden: list[int] = [200, 200, 200, 200],  # noqa: B006  (copied, never mutated)
+        ensemble_size: int = 7,
+        num_elites: int = 5,
+        hidden_dims: list[int] = [200, 200, 200, 200],  # noqa: B006  (copied, never mutated)
         probabilistic: bool = True,
         standardize_targets: bool = False,
     ) -> None:
         super().__init__()
-        if not 1 <= elites <= members:
-            raise ConfigError(f"elites is {elites}; it must lie between 1 and members ({members})")
-        self.obs_dim, self.action_dim, self.members = obs_dim, action_dim, members
-        self.hidden, self.probabilistic = check_sizes("hidden", hidden), probabilistic
+        if not 1 <= num_elites <= ensemble_size:
+            raise ConfigError(
+                f"num_elites is {num_elites}; it must lie between 1 and ensemble_size ({ensemble_size})"
+            )
+        self.obs_dim, self.action_dim, self.ensemble_size = obs_dim, action_dim, ensemble_size
+        self.hidden_dims, self.probabilistic = check_sizes("hidden_dims", hidden_dims), probabilistic
         self.standardize_targets = standardize_targets
         width = obs_dim + 1
-        sizes = [obs_dim + action_dim, *hidden, 2 * width if probabilistic else width]
-        self.layers = nn.ModuleList(EnsembleLinear(members, *pair) for pair in pairwise(sizes))
+        sizes = [obs_dim + action_dim, *hidden_dims, 2 * width if probabilistic else width]
+        self.layers = nn.ModuleList(EnsembleLinear(ensemble_size, *pair) for pair in pairwise(sizes))
         for layer, fan_in in zip(self.layers, sizes[:-1], strict=True):
             nn.init.trunc_normal_(layer.weight, std=0.5 / math.sqrt(fan_in))  # type: ignore[arg-type]
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
@@ -88,13 +90,22 @@ class EnsembleDynamics(nn.Module):
         self.register_buffer("target_mean", torch.zeros(width))
         self.register_buffer("target_std", torch.ones(width))
         self.register_buffer("fitted", torch.zeros((), dtype=torch.bool))  # the four above are set
-        self.register_buffer("elites", torch.arange(elites))
-        self.register_buffer("holdout", torch.full((members,), math.inf))  # error of each member's weights
+        self.register_buffer("elites", torch.arange(num_elites))
+        self.register_buffer(
+            "holdout", torch.full((ensemble_size,), math.inf)
+        )  # error of each member's weights
 
     def init_args(self) -> dict[str, Any]:
         """What makes the same empty model again."""
-        names = ("obs_dim", "action_dim", "members", "hidden", "probabilistic", "standardize_targets")
-        return {name: getattr(self, name) for name in names} | {"elites": len(self.elites)}
+        names = (
+            "obs_dim",
+            "action_dim",
+            "ensemble_size",
+            "hidden_dims",
+            "probabilistic",
+            "standardize_targets",
+        )
+        return {name: getattr(self, name) for name in names} | {"num_elites": len(self.elites)}
 
     @torch.no_grad()
     def fit_statistics(self, obs: Tensor, action: Tensor, reward: Tensor, next_obs: Tensor) -> None:
@@ -117,7 +128,7 @@ class EnsembleDynamics(nn.Module):
     def forward(self, inputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """Mean and log-variance of the targets, of all members.  [E, B, I] or, the same for all, [B, I]"""
         if inputs.ndim == 2:
-            inputs = inputs.expand(self.members, -1, -1)
+            inputs = inputs.expand(self.ensemble_size, -1, -1)
         return self._bounded(_run(inputs, self._weights()).float())
 
     def predict(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.artifacts import load_provided
+from rl_lightning.artifacts import load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import density_penalties as weigh
 from rl_lightning.models.density.calibrated import CalibratedDensity
@@ -33,8 +33,8 @@ class Penalty(ABC):
     def setup(self) -> None:  # noqa: B027  (most need nothing)
         """Loads what earlier stages left; called once, before the first step."""
 
-    def product(self) -> tuple[str, nn.Module] | None:
-        """Path of the product that `setup` loaded, and what came of it; None for a penalty that loads nothing."""
+    def artifact(self) -> tuple[str, nn.Module] | None:
+        """Path of the artifact that `setup` loaded, and what came of it; None for a penalty that loads nothing."""
         return None
 
     @abstractmethod
@@ -75,9 +75,9 @@ class DensityPenalty(Penalty):
     """Base of the penalties by density: a function of how far a row's score lies below the threshold.
 
     Args:
-        density: Product of a density stage.
+        density: Artifact of a density stage.
         percentile: Percentage of held-out rows that lie below the threshold.
-        scale: What a score is measured in: standard deviations of held-out scores, or nats.
+        score_unit: What a score is measured in: standard deviations of held-out scores, or nats.
         slope: What a shortfall is multiplied by before it is weighed.
         cap: Largest weight of a step.
     """
@@ -86,38 +86,38 @@ class DensityPenalty(Penalty):
         self,
         density: str,
         percentile: float = 1.0,
-        scale: Literal["std", "nats"] = "std",
+        score_unit: Literal["std", "nats"] = "std",
         slope: float = 1.0,
         cap: float = 5.0,
     ) -> None:
         if not 0.0 <= percentile <= 100.0:
             raise ConfigError(f"percentile is {percentile}; it lies between 0 and 100")
-        if scale not in ("std", "nats"):
-            raise ConfigError(f"scale '{scale}' is unknown; choose std or nats")
+        if score_unit not in ("std", "nats"):
+            raise ConfigError(f"scale '{score_unit}' is unknown; choose std or nats")
         if slope <= 0.0 or cap <= 0.0:
             raise ConfigError(f"slope and cap must be above 0, not {slope} and {cap}")
         self.density, self.percentile = density, percentile
-        self.scale, self.slope, self.cap = scale, slope, cap
+        self.score_unit, self.slope, self.cap = score_unit, slope, cap
         self.model: CalibratedDensity | None = None
 
     def setup(self) -> None:
         if self.model is not None:
             return
-        found = load_provided(self.density, "density")
+        found = load_exported(self.density, "density")
         if not isinstance(found, CalibratedDensity):
-            raise ConfigError(f"{self.density} provides a {type(found).__name__}; a density is needed here")
+            raise ConfigError(f"{self.density} exports a {type(found).__name__}; a density is needed here")
         self.use(found)
 
     def use(self, density: CalibratedDensity) -> None:
-        """Takes a density that is ready, instead of one from a product."""
+        """Takes a density that is ready, instead of one from an artifact."""
         density.threshold(self.percentile)  # says so now if it was never calibrated
         self.model = density
 
-    def product(self) -> tuple[str, nn.Module] | None:
+    def artifact(self) -> tuple[str, nn.Module] | None:
         return None if self.model is None else (self.density, self.model)
 
     @abstractmethod
-    def weigh(self, u: Tensor) -> Tensor:
+    def penalty_of(self, u: Tensor) -> Tensor:
         """The weight of a shortfall."""
 
     def __call__(self, obs: Tensor, action: Tensor, step: ModelOutcome) -> tuple[Tensor, Tensor]:
@@ -126,8 +126,10 @@ class DensityPenalty(Penalty):
             self.model.to(obs.device)
         score = self.model.score(self.model.rows(obs, action, step.next_obs, step.reward))
         threshold = self.model.threshold(self.percentile)
-        unit = self.model.std if self.scale == "std" else 1.0
-        return self.weigh(self.slope * weigh.shortfall(score, threshold, unit)), score < threshold
+        unit = self.model.std if self.score_unit == "std" else 1.0
+        return self.penalty_of(
+            self.slope * weigh.deficit_below_threshold(score, threshold, unit)
+        ), score < threshold
 
 
 class LinearPenalty(DensityPenalty):
@@ -137,7 +139,7 @@ class LinearPenalty(DensityPenalty):
         slope: Weight of a row one unit below the threshold.
     """
 
-    def weigh(self, u: Tensor) -> Tensor:
+    def penalty_of(self, u: Tensor) -> Tensor:
         return weigh.linear_penalty(u, self.cap)
 
 
@@ -149,7 +151,7 @@ class InversePenalty(DensityPenalty):
         cap: Largest ratio; the weight is at most 1 less.
     """
 
-    def weigh(self, u: Tensor) -> Tensor:
+    def penalty_of(self, u: Tensor) -> Tensor:
         return weigh.inverse_penalty(u, self.cap)
 
 
@@ -160,7 +162,7 @@ class ExponentialPenalty(DensityPenalty):
         slope: Rate of the growth.
     """
 
-    def weigh(self, u: Tensor) -> Tensor:
+    def penalty_of(self, u: Tensor) -> Tensor:
         return weigh.exponential_penalty(u, self.cap)
 
 
@@ -171,7 +173,7 @@ class TanhPenalty(DensityPenalty):
         slope: How steeply the weight begins to grow.
     """
 
-    def weigh(self, u: Tensor) -> Tensor:
+    def penalty_of(self, u: Tensor) -> Tensor:
         return weigh.tanh_penalty(u, self.cap)
 
 
@@ -182,5 +184,5 @@ class SoftplusPenalty(DensityPenalty):
         slope: Weight added per unit far below the threshold.
     """
 
-    def weigh(self, u: Tensor) -> Tensor:
+    def penalty_of(self, u: Tensor) -> Tensor:
         return weigh.softplus_penalty(u, self.cap)

@@ -15,20 +15,20 @@ from rl_lightning.types import FrameWindow
 CHUNK = 64  # windows looked at together
 
 
-def pieces(windows: FrameWindow, size: int = CHUNK) -> list[FrameWindow]:
+def chunks(windows: FrameWindow, size: int = CHUNK) -> list[FrameWindow]:
     columns = [field.split(size) for field in windows]
     return [FrameWindow(*parts) for parts in zip(*columns, strict=True)]
 
 
 @torch.no_grad()
-def roll(world: FrameWorld, window: FrameWindow, length: int) -> Tensor:
+def open_loop_rollout(world: FrameWorld, window: FrameWindow, length: int) -> Tensor:
     """Frames that the world sees by itself along the true actions.  -> [B, length, C, H, W]"""
     stack = window.stack
-    state = world.recall(window.past_stack, window.past_action, window.past_valid)
+    state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
     frames = []
     for t in range(length):
         found = world.features(stack, window.action[:, t], state)
-        frame = world.likeliest(found)
+        frame = world.mode(found)
         frames.append(frame)
         stack, state = world.push(stack, frame), world.next_state(state, found)
     return torch.stack(frames, 1)
@@ -38,10 +38,10 @@ def roll(world: FrameWorld, window: FrameWindow, length: int) -> Tensor:
 def one_step(world: FrameWorld, windows: FrameWindow) -> dict[str, float]:
     """The first step of each window: accuracy on changed pixels, on all pixels, and of whole frames."""
     right = changed = same = pixels = exact = copied = error = weight = 0.0
-    for window in pieces(windows):
-        state = world.recall(window.past_stack, window.past_action, window.past_valid)
+    for window in chunks(windows):
+        state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
         found = world.features(window.stack, window.action[:, 0], state)
-        guess, truth = world.likeliest(found), window.frame[:, 0]
+        guess, truth = world.mode(found), window.frame[:, 0]
         before = window.stack[:, -truth.shape[1] :]
         hit, moved = changed_accuracy(guess, truth, before)
         right, changed = right + float(hit), changed + float(moved)
@@ -52,10 +52,10 @@ def one_step(world: FrameWorld, windows: FrameWindow) -> dict[str, float]:
         error += float(((found.value - window.value[:, 0]).square() * known).sum())
         weight += float(known.sum())
     return {
-        "eval/changed_accuracy": right / max(changed, 1.0),
+        "eval/changed_pixel_accuracy": right / max(changed, 1.0),
         "eval/pixel_accuracy": same / pixels,
-        "eval/copy_accuracy": copied / pixels,
-        "eval/exact_frames": exact / len(windows.action),
+        "eval/copy_baseline_accuracy": copied / pixels,
+        "eval/exact_frame_fraction": exact / len(windows.action),
         "eval/value_error": error / max(weight, 1.0),
     }
 
@@ -67,8 +67,8 @@ def open_loop(world: FrameWorld, windows: FrameWindow, horizons: Sequence[int]) 
     if not there:
         return {}
     wrong, still, count = dict.fromkeys(there, 0.0), dict.fromkeys(there, 0.0), 0
-    for window in pieces(windows):
-        seen = roll(world, window, max(there))
+    for window in chunks(windows):
+        seen = open_loop_rollout(world, window, max(there))
         first = window.stack[:, -seen.shape[2] :]
         count += len(seen)
         for h in there:
@@ -76,15 +76,15 @@ def open_loop(world: FrameWorld, windows: FrameWindow, horizons: Sequence[int]) 
             wrong[h] += float((seen[:, h - 1] != truth).float().mean((1, 2, 3)).sum())
             still[h] += float((first != truth).float().mean((1, 2, 3)).sum())
     found = {f"eval/open_loop_error_{h}": wrong[h] / count for h in there}
-    return found | {f"eval/copy_error_{h}": still[h] / count for h in there}
+    return found | {f"eval/copy_baseline_error_{h}": still[h] / count for h in there}
 
 
 @torch.no_grad()
-def told_rewards(world: FrameWorld, head: RewardNet, windows: FrameWindow) -> Tensor:
+def predicted_rewards(world: FrameWorld, head: RewardNet, windows: FrameWindow) -> Tensor:
     """The reward class that a head tells for the first step of each window.  -> [N]"""
     told = []
-    for window in pieces(windows):
-        state = world.recall(window.past_stack, window.past_action, window.past_valid)
+    for window in chunks(windows):
+        state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
         found = world.features(window.stack, window.action[:, 0], state)
         told.append(head(found.mid, found.fin).argmax(-1))
     return torch.cat(told)
@@ -98,7 +98,10 @@ def reward_scores(told: Tensor, label: Tensor) -> dict[str, float]:
         there, said = label == k, told == k
         if there.any():
             recalls.append(float(said[there].float().mean()))
-            found[f"eval/recall_{name}"] = recalls[-1]
+            found[f"eval/reward_recall_{name}"] = recalls[-1]
         if said.any():
-            found[f"eval/precision_{name}"] = float(there[said].float().mean())
-    return found | {"eval/score": sum(recalls) / len(recalls), "eval/rewards": float((label != 1).sum())}
+            found[f"eval/reward_precision_{name}"] = float(there[said].float().mean())
+    return found | {
+        "eval/score": sum(recalls) / len(recalls),
+        "eval/num_rewarded_steps": float((label != 1).sum()),
+    }

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.envs.palette import ATARI_COLORS
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.frame_losses import UNSEEN, standardize
-from rl_lightning.nn.frames.frame_parts import Doubling
+from rl_lightning.nn.frames.frame_parts import UpsampleConv
 from rl_lightning.nn.frames.next_frame_net import Features, NextFrameNet
 from rl_lightning.nn.frames.reward_net import HEADS, RewardNet
 from rl_lightning.types import EnvSpec
@@ -21,7 +21,7 @@ RGB_LEVELS = 256
 BITS_USED = 0.8  # chance that training uses the latent, at the end of its schedule
 
 
-class Foretold(NamedTuple):
+class PredictedStep(NamedTuple):
     """What a world says comes next."""
 
     frame: Tensor  # [B, C, H, W] uint8
@@ -30,7 +30,7 @@ class Foretold(NamedTuple):
     state: Tensor | None  # the world's own memory, to be handed back
 
 
-class EndNet(nn.Module):
+class TerminationNet(nn.Module):
     """Whether the next frame is the last: some pixel says so."""
 
     def __init__(self, width: int) -> None:
@@ -44,54 +44,65 @@ class EndNet(nn.Module):
 class FrameWorld(nn.Module):
     """A next-frame network with its inputs and its heads. All sizes are arguments; see `NextFramePredictor`.
 
-    `certain` is how far training has come on the latent's schedule: below a half, imagination goes without bits.
+    `latent_anneal` is how far training has come on the latent's schedule: below a half, imagination goes without bits.
     `seen` are the colours of a palette that a pixel can be foretold to have: a game shows a dozen of Atari's 128, and
     telling all of them apart took a third of the time on Pong's frames.
 
     Args:
         env_id: The game.
         frame_shape: Channels, height and width of one frame.
-        frames: Frames in a stack.
+        num_stack: Frames in a stack.
         actions: Number of actions.
         colors: Classes of a pixel, as indices of colours; 0: RGB, 256 levels each.
-        embedding: Width of a colour's embedding.
-        reward_head: spatial, mean, or none.
-        ends: Foretell the end of an episode, too.
-        state_size: Channels of the world's own memory; 0: none.
+        embed_dim: Width of a colour's embedding.
+        reward_net: spatial, mean, or none.
+        predict_termination: Foretell the end of an episode, too.
+        recurrent_state_size: Channels of the world's own memory; 0: none.
         sizes: Arguments of the network.
     """
 
-    certain: Tensor
+    latent_anneal: Tensor
     seen: Tensor | None
 
     def __init__(
-        self, env_id: str, frame_shape: tuple[int, int, int], frames: int, actions: int, colors: int,
-        embedding: int, reward_head: str, ends: bool, state_size: int, sizes: dict[str, Any],
+        self, env_id: str, frame_shape: tuple[int, int, int], num_stack: int, actions: int, colors: int,
+        embed_dim: int, reward_net: str, predict_termination: bool, recurrent_state_size: int, sizes: dict[str, Any],
     ) -> None:  # fmt: skip
         super().__init__()
         channels, height, width = frame_shape
-        self.env_id, self.frames, self.actions, self.colors = env_id, frames, actions, colors
+        self.env_id, self.num_stack, self.actions, self.colors = env_id, num_stack, actions, colors
         self.frame_shape = (channels, height, width)
         self.arguments: dict[str, Any] = {
-            "env_id": env_id, "frame_shape": list(frame_shape), "frames": frames, "actions": actions,
-            "colors": colors, "embedding": embedding, "reward_head": reward_head, "ends": ends,
-            "state_size": state_size, "sizes": dict(sizes),
-        }  # fmt: skip
-        per_frame = channels * embedding if colors else channels
-        self.embedding = nn.Embedding(colors, embedding) if colors else None
-        self.state_size = state_size
+            "env_id": env_id,
+            "frame_shape": list(frame_shape),
+            "num_stack": num_stack,
+            "actions": actions,
+            "colors": colors,
+            "embed_dim": embed_dim,
+            "reward_net": reward_net,
+            "predict_termination": predict_termination,
+            "recurrent_state_size": recurrent_state_size,
+            "sizes": dict(sizes),
+        }
+        per_frame = channels * embed_dim if colors else channels
+        self.embed_dim = nn.Embedding(colors, embed_dim) if colors else None
+        self.recurrent_state_size = recurrent_state_size
         self.net = NextFrameNet(
-            frames * per_frame + state_size, per_frame, (height, width), actions,
+            num_stack * per_frame + recurrent_state_size, per_frame, (height, width), actions,
             **{**sizes, "latent_filters": tuple(sizes["latent_filters"])},
         )  # fmt: skip
-        wide = int(sizes["width"])
+        wide = int(sizes["base_channels"])
         self.logits = nn.Conv2d(wide, channels * (colors or RGB_LEVELS), 1)
         self.reward: RewardNet | None = None
-        if reward_head != "none":
-            self.reward = self.make_head(reward_head)
-        self.end = EndNet(wide) if ends else None
-        self.remember = nn.Conv2d(state_size + wide, 2 * state_size, 3, 1, 1) if state_size else None
-        self.register_buffer("certain", torch.zeros(()))
+        if reward_net != "none":
+            self.reward = self.make_head(reward_net)
+        self.end = TerminationNet(wide) if predict_termination else None
+        self.remember = (
+            nn.Conv2d(recurrent_state_size + wide, 2 * recurrent_state_size, 3, 1, 1)
+            if recurrent_state_size
+            else None
+        )
+        self.register_buffer("latent_anneal", torch.zeros(()))
         self.register_buffer("seen", torch.ones(colors, dtype=torch.bool) if colors else None)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
@@ -99,14 +110,14 @@ class FrameWorld(nn.Module):
             state_dict.setdefault(prefix + "seen", self.seen)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
-    def for_imagining(self, half: bool = False) -> FrameWorld:
-        """Frozen, with weights as convolutions read them fastest, and with `half` in bfloat16. In training they stay as
-        they are, because Adafactor goes over the last two axes of each."""
+    def for_simulation(self, dtype: str = "float32") -> FrameWorld:
+        """Frozen, with weights as convolutions read them fastest, in `dtype`, float32 or bfloat16. In training they
+        stay as they are, because Adafactor goes over the last two axes of each."""
         self.to(memory_format=torch.channels_last).requires_grad_(False)  # type: ignore[call-overload]
         for part in self.modules():
-            if half and isinstance(part, nn.Conv2d | nn.ConvTranspose2d):
+            if dtype == "bfloat16" and isinstance(part, nn.Conv2d | nn.ConvTranspose2d):
                 part.to(torch.bfloat16)
-            if isinstance(part, Doubling):
+            if isinstance(part, UpsampleConv):
                 part.prepare()
         return self
 
@@ -117,15 +128,18 @@ class FrameWorld(nn.Module):
     def head_arguments(self) -> dict[str, Any]:
         sizes = self.arguments["sizes"]
         return {
-            "mid_channels": self.net.mid_channels, "width": sizes["width"], "mid_size": self.net.mid_size,
-            "levels": sizes["levels"], "norm": sizes["norm"],
-        }  # fmt: skip
+            "mid_channels": self.net.mid_channels,
+            "base_channels": sizes["base_channels"],
+            "mid_size": self.net.mid_size,
+            "compress_steps": sizes["compress_steps"],
+            "norm": sizes["norm"],
+        }
 
     def planes(self, stack: Tensor) -> Tensor:
         """Frames as the network reads them.  [B, F*C, H, W] uint8 -> [B, P, H, W]"""
-        if self.embedding is None:
+        if self.embed_dim is None:
             return standardize(stack.float().div_(255.0)).contiguous(memory_format=torch.channels_last)
-        rows = self.embedding(stack.permute(0, 2, 3, 1).int()).flatten(3)  # channels last as it is
+        rows = self.embed_dim(stack.permute(0, 2, 3, 1).int()).flatten(3)  # channels last as it is
         return rows.permute(0, 3, 1, 2)
 
     def features(
@@ -134,18 +148,18 @@ class FrameWorld(nn.Module):
     ) -> Features:  # fmt: skip
         """One pass. With a `target` frame this is training, and `certain` drives the latent's schedules."""
         planes = self.planes(stack)
-        if self.state_size:
+        if self.recurrent_state_size:
             given = self.first_state(len(stack)) if state is None else state
             planes = torch.cat([planes, given.to(planes.dtype)], 1)
         if target is None:
-            use = float(self.net.bits > 0 and float(self.certain) >= 0.5)
+            use = float(self.net.bottleneck_bits > 0 and float(self.latent_anneal) >= 0.5)
             return self.net(planes, action, None, 1.0, use, generator)
-        sure = float(self.certain) if certain is None else certain
+        sure = float(self.latent_anneal) if certain is None else certain
         return self.net(planes, action, self.planes(target), sure, BITS_USED * sure, None)
 
     def first_state(self, count: int) -> Tensor:
         _, height, width = self.frame_shape
-        return self.certain.new_zeros(count, self.state_size, height, width)
+        return self.latent_anneal.new_zeros(count, self.recurrent_state_size, height, width)
 
     def next_state(self, state: Tensor | None, found: Features) -> Tensor | None:
         """The memory after a step: old and new, mixed by a gate. No gradient goes back through time."""
@@ -172,34 +186,34 @@ class FrameWorld(nn.Module):
             return frame.long()
         return torch.where(self.seen, self.seen.cumsum(0) - 1, UNSEEN)[frame.long()]
 
-    def shown(self, logits: Tensor) -> Tensor:
+    def to_frame(self, logits: Tensor) -> Tensor:
         """The frame of the likeliest colour of each pixel.  [B, K, C, H, W] -> [B, C, H, W] uint8"""
         best = logits.argmax(1)
         return (best if self.seen is None else self.seen.nonzero()[:, 0][best]).to(torch.uint8)
 
-    def likeliest(self, found: Features) -> Tensor:
+    def mode(self, found: Features) -> Tensor:
         """The same, from features."""
-        return self.shown(self.frame_logits(found))
+        return self.to_frame(self.frame_logits(found))
 
     def push(self, stack: Tensor, frame: Tensor) -> Tensor:
         """The stack one frame later."""
         return torch.cat([stack[:, self.frame_shape[0] :], frame], 1)
 
     @torch.no_grad()
-    def foretell(
+    def predict_step(
         self, stack: Tensor, action: Tensor, state: Tensor | None, head: RewardNet | None,
         generator: torch.Generator | None,
-    ) -> Foretold:  # fmt: skip
+    ) -> PredictedStep:  # fmt: skip
         """One imagined step; `head` tells the reward where the world has no head of its own."""
         found = self.features(stack, action, state, generator=generator)
         head = head or self.reward
         if head is None:
-            raise ConfigError("this world tells no reward: give the product of a reward stage")
+            raise ConfigError("this world tells no reward: give the artifact of a reward stage")
         reward = head(found.mid, found.fin).argmax(-1).to(torch.float32) - 1.0
         over = torch.zeros_like(reward, dtype=torch.bool)
         if self.end is not None:
             over = self.end(found.fin) > 0
-        return Foretold(self.likeliest(found), reward, over, self.next_state(state, found))
+        return PredictedStep(self.mode(found), reward, over, self.next_state(state, found))
 
     @torch.no_grad()
     def state_value(self, stack: Tensor, state: Tensor | None = None) -> Tensor:
@@ -208,12 +222,12 @@ class FrameWorld(nn.Module):
         return self.features(stack, action, state).value
 
     @torch.no_grad()
-    def recall(self, stacks: Tensor, actions: Tensor, valid: Tensor) -> Tensor | None:
+    def warm_up_state(self, stacks: Tensor, actions: Tensor, valid: Tensor) -> Tensor | None:
         """The memory after walking through what went before; rows before an episode's start leave it empty.
 
         [B, K, F*C, H, W], [B, K], [B, K] bool, oldest first
         """
-        if not self.state_size:
+        if not self.recurrent_state_size:
             return None
         state = self.first_state(len(stacks))
         for k in range(stacks.shape[1]):
@@ -222,19 +236,19 @@ class FrameWorld(nn.Module):
             state = torch.where(valid[:, k, None, None, None], new, state)
         return state
 
-    def fits(self, spec: EnvSpec, where: str) -> None:
+    def check_compatible(self, spec: EnvSpec, where: str) -> None:
         """Refuses an env of another game, other frames or other actions."""
-        shape, frames = frame_shape(spec), spec.frames
+        shape, frames = frame_shape(spec), spec.num_stack
         if self.env_id != spec.env_id:
             raise ConfigError(f"{where} is a world of {self.env_id}; this run plays {spec.env_id}")
-        if (self.frame_shape, self.frames, self.actions) != (shape, frames, spec.action_dim):
+        if (self.frame_shape, self.num_stack, self.actions) != (shape, frames, spec.action_dim):
             raise ConfigError(
-                f"{where} knows stacks of {self.frames} frames {list(self.frame_shape)} and {self.actions} actions; "
+                f"{where} knows stacks of {self.num_stack} frames {list(self.frame_shape)} and {self.actions} actions; "
                 f"this run has {frames} of {list(shape)} and {spec.action_dim}"
             )
 
-    def provided(self, prefix: str) -> Provided:
-        return Provided(f"{FrameWorld.__module__}.FrameWorld", self.arguments, prefix)
+    def exported(self, prefix: str) -> Exported:
+        return Exported(f"{FrameWorld.__module__}.FrameWorld", self.arguments, prefix)
 
 
 def frame_shape(spec: EnvSpec) -> tuple[int, int, int]:
@@ -242,7 +256,7 @@ def frame_shape(spec: EnvSpec) -> tuple[int, int, int]:
     if not spec.is_pixels or spec.action_kind != "discrete":
         raise ConfigError(f"{spec.env_id}: a world of frames needs pixels and discrete actions")
     channels, height, width = spec.obs_shape
-    return channels // spec.frames, height, width
+    return channels // spec.num_stack, height, width
 
 
 class NextFramePredictor:
@@ -250,70 +264,91 @@ class NextFramePredictor:
 
     Args:
         colors: Classes of a pixel where frames hold indices of colours (128 on Atari); 0: RGB, 256 levels each.
-        embedding: Width of a colour's embedding.
-        width: Channels at full size.
-        levels: Halvings.
-        doublings: How many of them double the channels.
-        middle: Convolutions on the smallest map.
+        embed_dim: Width of a colour's embedding.
+        base_channels: Channels at full size.
+        compress_steps: Halvings.
+        filter_double_steps: How many of them double the channels.
+        hidden_layers: Convolutions on the smallest map.
         dropout: Of the halvings and doublings, in training.
-        middle_dropout: Of the smallest map, in training.
+        residual_dropout: Of the smallest map, in training.
         norm: instance (over space in each channel, the original's) or layer (over channels at each position, for
             frames that are halved down to one pixel; rare pixels are learned far more slowly with it).
-        timing: Add sinusoids of where a pixel is to every map, as the original does. Without them what was learned of
-            things that move holds in every place at once: small things are found sooner, but edges later.
-        bits: Of the discrete latent; 0: a deterministic world.
+        timing_signal: Add sinusoids of where a pixel is to every map, as the original does. Without them what was
+            learned of things that move holds in every place at once: small things are found sooner, but edges later.
+        bottleneck_bits: Of the discrete latent; 0: a deterministic world.
         latent_filters: Channels of the two convolutions that read the bits.
-        latent_width: Width of the LSTM that foretells the bits.
-        flip: Chance that a bit is turned in training.
-        reward_head: A head of the world's own, trained along with it (online): spatial (MBARC), mean (SimPLe) or
+        latent_state_size: Width of the LSTM that foretells the bits.
+        bottleneck_noise: Chance that a bit is turned in training.
+        reward_net: A head of the world's own, trained along with it (online): spatial (MBARC), mean (SimPLe) or
             none, where a reward stage trains one.
-        ends: Foretell ends of episodes, too; the original never does.
-        state_size: Channels of a memory of its own beside the stack; 0: none.
+        predict_termination: Foretell ends of episodes, too; the original never does.
+        recurrent_state_size: Channels of a memory of its own beside the stack; 0: none.
     """
 
     def __init__(
         self,
         colors: int = ATARI_COLORS,
-        embedding: int = 12,
-        width: int = 96,
-        levels: int = 5,
-        doublings: int = 3,
-        middle: int = 2,
+        embed_dim: int = 12,
+        base_channels: int = 96,
+        compress_steps: int = 5,
+        filter_double_steps: int = 3,
+        hidden_layers: int = 2,
         dropout: float = 0.15,
-        middle_dropout: float = 0.5,
+        residual_dropout: float = 0.5,
         norm: str = "instance",
-        bits: int = 128,
+        bottleneck_bits: int = 128,
         latent_filters: tuple[int, int] = (128, 512),
-        latent_width: int = 128,
-        flip: float = 0.1,
-        reward_head: str = "none",
-        ends: bool = False,
-        state_size: int = 0,
-        timing: bool = True,
+        latent_state_size: int = 128,
+        bottleneck_noise: float = 0.1,
+        reward_net: str = "none",
+        predict_termination: bool = False,
+        recurrent_state_size: int = 0,
+        timing_signal: bool = True,
     ) -> None:
-        _check(width=width, levels=levels, middle=middle, embedding=embedding, latent_width=latent_width)
-        for key, count in (("doublings", doublings), ("state_size", state_size)):
+        _check(
+            width=base_channels,
+            levels=compress_steps,
+            middle=hidden_layers,
+            embedding=embed_dim,
+            latent_state_size=latent_state_size,
+        )
+        for key, count in (
+            ("filter_double_steps", filter_double_steps),
+            ("recurrent_state_size", recurrent_state_size),
+        ):
             if count < 0:
                 raise ConfigError(f"network.{key} is {count}; it must not be negative")
-        for key, share in (("dropout", dropout), ("middle_dropout", middle_dropout), ("flip", flip)):
+        for key, share in (
+            ("dropout", dropout),
+            ("residual_dropout", residual_dropout),
+            ("bottleneck_noise", bottleneck_noise),
+        ):
             if not 0.0 <= share < 1.0:
                 raise ConfigError(f"network.{key} is {share}; it is at least 0, and below 1")
         if norm not in ("layer", "instance"):
             raise ConfigError(f"network.norm is '{norm}'; choose layer or instance")
-        if reward_head not in (*HEADS, "none"):
-            raise ConfigError(f"network.reward_head is '{reward_head}'; choose {', '.join(HEADS)} or none")
-        if bits < 0 or bits % 8:
-            raise ConfigError(f"network.bits is {bits}; the latent has a multiple of 8, or 0")
+        if reward_net not in (*HEADS, "none"):
+            raise ConfigError(f"network.reward_head is '{reward_net}'; choose {', '.join(HEADS)} or none")
+        if bottleneck_bits < 0 or bottleneck_bits % 8:
+            raise ConfigError(f"network.bits is {bottleneck_bits}; the latent has a multiple of 8, or 0")
         if not 0 <= colors <= RGB_LEVELS:
             raise ConfigError(f"network.colors is {colors}; at most 256, or 0 for RGB")
-        self.colors, self.embedding, self.reward_head = colors, embedding, reward_head
-        self.ends, self.state_size = ends, state_size
+        self.colors, self.embed_dim, self.reward_net = colors, embed_dim, reward_net
+        self.predict_termination, self.recurrent_state_size = predict_termination, recurrent_state_size
         self.sizes: dict[str, Any] = {
-            "width": width, "levels": levels, "doublings": doublings, "middle": middle, "dropout": dropout,
-            "middle_dropout": middle_dropout, "norm": norm, "bits": bits, "flip": flip,
-            "latent_filters": [int(n) for n in latent_filters], "latent_width": latent_width,
-            "timing": timing,
-        }  # fmt: skip
+            "base_channels": base_channels,
+            "compress_steps": compress_steps,
+            "filter_double_steps": filter_double_steps,
+            "hidden_layers": hidden_layers,
+            "dropout": dropout,
+            "residual_dropout": residual_dropout,
+            "norm": norm,
+            "bottleneck_bits": bottleneck_bits,
+            "bottleneck_noise": bottleneck_noise,
+            "latent_filters": [int(n) for n in latent_filters],
+            "latent_state_size": latent_state_size,
+            "timing_signal": timing_signal,
+        }
         vars(self).update(self.sizes)  # each under its own name, too: a checkpoint writes recipes down
 
     def build(self, spec: EnvSpec) -> FrameWorld:
@@ -321,8 +356,8 @@ class NextFramePredictor:
         if not self.colors and shape[0] not in (1, 3):
             raise ConfigError(f"network.colors 0 reads grey or RGB frames; {spec.env_id} has {list(shape)}")
         return FrameWorld(
-            spec.env_id, shape, spec.frames, spec.action_dim, self.colors, self.embedding, self.reward_head,
-            self.ends, self.state_size, self.sizes,
+            spec.env_id, shape, spec.num_stack, spec.action_dim, self.colors, self.embed_dim, self.reward_net,
+            self.predict_termination, self.recurrent_state_size, self.sizes,
         )  # fmt: skip
 
 

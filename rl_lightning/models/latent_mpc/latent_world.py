@@ -38,7 +38,7 @@ def check_windows(batch: Sequences, horizon: int) -> None:
     length = batch.obs.shape[1]
     if length != horizon + 1:
         raise ConfigError(
-            f"data.length is {length}; plans of {horizon} steps are learned from windows of {horizon + 1} rows"
+            f"data.sequence_length is {length}; plans of {horizon} steps are learned from windows of {horizon + 1} rows"
         )
     if bool(batch.is_first[:, 1:].any()):
         raise ConfigError("windows cross episodes; use --data.buffer.within_episode true")
@@ -55,20 +55,20 @@ class LatentModel(nn.Module):
     def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """The next latent and the reward.  [B, Z], [B, A] -> [B, Z], [B]"""
 
-    def fork(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    def step_many(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """The first step of K plans from each latent.  [N, Z], [N, K, A] -> [N K, Z], [N K]"""
         here = latent.unsqueeze(1).expand(-1, action.shape[1], -1)
         return self.step(here.flatten(0, 1), action.flatten(0, 1))
 
     @abstractmethod
-    def propose(self, latent: Tensor, generator: torch.Generator) -> Tensor:
+    def sample_action(self, latent: Tensor, generator: torch.Generator) -> Tensor:
         """An action of the policy, with its noise.  [B, Z] -> [B, A]"""
 
     @abstractmethod
-    def worth(self, latent: Tensor, generator: torch.Generator) -> Tensor:
+    def value(self, latent: Tensor, generator: torch.Generator) -> Tensor:
         """What is still to come when the plan ends, by the policy.  [B, Z] -> [B]"""
 
-    def ended(self, latent: Tensor) -> Tensor | None:
+    def termination_prob(self, latent: Tensor) -> Tensor | None:
         """Whether the episode is over there [B]; None where episodes do not end."""
         return None
 
@@ -77,43 +77,45 @@ class LatentModel(nn.Module):
         envs, count, horizon, _ = actions.shape
         total, weight = latent.new_zeros(envs * count), 1.0
         alive: Tensor | None = None
-        here, reward = self.fork(latent, actions[:, :, 0])
+        here, reward = self.step_many(latent, actions[:, :, 0])
         for t in range(horizon):
             if t > 0:
                 here, reward = self.step(here, actions[:, :, t].flatten(0, 1))
             total = total + weight * (reward if alive is None else reward * alive)
             weight *= gamma
-            over = self.ended(here)
+            over = self.termination_prob(here)
             if over is not None:
                 alive = (1.0 - over) if alive is None else alive * (1.0 - over)
-        rest = self.worth(here, generator)
+        rest = self.value(here, generator)
         total = total + weight * (rest if alive is None else rest * alive)
         return total.view(envs, count)
 
-    def proposals(self, latent: Tensor, count: int, horizon: int, generator: torch.Generator) -> Tensor:
+    def policy_trajectories(
+        self, latent: Tensor, count: int, horizon: int, generator: torch.Generator
+    ) -> Tensor:
         """Sequences that the policy would take.  [N, Z] -> [N, P, H, A]"""
         envs = len(latent)
         here = latent.unsqueeze(1).expand(envs, count, -1).flatten(0, 1)
         taken = []
         for t in range(horizon):
-            taken.append(self.propose(here, generator))
+            taken.append(self.sample_action(here, generator))
             if t + 1 < horizon:
                 here, _ = self.step(here, taken[-1])
         return torch.stack(taken, 1).unflatten(0, (envs, count))
 
 
-class SimplexModel(LatentModel):
+class SimNormModel(LatentModel):
     """TD-MPC2: a latent of simplices, rewards and values as two-hot numbers in symlog space, a Gaussian policy.
 
     Args:
         obs_dim: Width of an observation.
         action_dim: Width of an action.
-        latent: Width of the latent.
-        simnorm: Size of its groups.
-        encoder_hidden: Hidden sizes of the encoder.
-        hidden: Width of the two hidden layers of all other networks.
-        critics: Value functions.
-        bins: Of a two-hot number.
+        latent_dim: Width of the latent.
+        simnorm_dim: Size of its groups.
+        encoder_hidden_dims: Hidden sizes of the encoder.
+        hidden_dim: Width of the two hidden layers of all other networks.
+        num_critics: Value functions.
+        num_bins: Of a two-hot number.
         dropout: In the first layer of the value functions.
         episodic: Learn when episodes end.
     """
@@ -124,62 +126,64 @@ class SimplexModel(LatentModel):
         self,
         obs_dim: int,
         action_dim: int,
-        latent: int = 512,
-        simnorm: int = 8,
-        encoder_hidden: list[int] = [256],  # noqa: B006  (copied, never mutated)
-        hidden: int = 512,
-        critics: int = 5,
-        bins: int = 101,
+        latent_dim: int = 512,
+        simnorm_dim: int = 8,
+        encoder_hidden_dims: list[int] = [256],  # noqa: B006  (copied, never mutated)
+        hidden_dim: int = 512,
+        num_critics: int = 5,
+        num_bins: int = 101,
         dropout: float = 0.01,
         episodic: bool = False,
     ) -> None:
         super().__init__()
-        check_groups(latent, simnorm)
-        both, wide = latent + action_dim, [hidden, hidden]
-        self.action_dim, self.critics = action_dim, critics
-        self.encoder = NormedMLP(obs_dim, list(encoder_hidden), latent, simnorm)
-        self.dynamics = NormedMLP(both, wide, latent, simnorm)
-        self.reward = NormedMLP(both, wide, bins, zero_last=True)
-        self.policy = NormedMLP(latent, wide, 2 * action_dim)
-        self.q = NormedEnsemble(critics, both, wide, bins, dropout)
-        self.terminated = NormedMLP(latent, wide, 1) if episodic else None
-        self.register_buffer("bins", two_hot_bins(bins, LIMIT, exponential=False))
+        check_groups(latent_dim, simnorm_dim)
+        both, wide = latent_dim + action_dim, [hidden_dim, hidden_dim]
+        self.action_dim, self.num_critics = action_dim, num_critics
+        self.encoder = NormedMLP(obs_dim, list(encoder_hidden_dims), latent_dim, simnorm_dim)
+        self.dynamics = NormedMLP(both, wide, latent_dim, simnorm_dim)
+        self.reward = NormedMLP(both, wide, num_bins, zero_init_last=True)
+        self.policy = NormedMLP(latent_dim, wide, 2 * action_dim)
+        self.q = NormedEnsemble(num_critics, both, wide, num_bins, dropout)
+        self.terminated = NormedMLP(latent_dim, wide, 1) if episodic else None
+        self.register_buffer("bins", two_hot_bins(num_bins, LIMIT, exponential=False))
 
     def encode(self, obs: Tensor) -> Tensor:
         return self.encoder(obs)
 
-    def number(self, logits: Tensor) -> Tensor:  # [..., bins] -> [...]
+    def decode_value(self, logits: Tensor) -> Tensor:  # [..., bins] -> [...]
         return symexp(two_hot_mean(logits, self.bins))
 
-    def cost(self, logits: Tensor, target: Tensor) -> Tensor:
+    def two_hot_loss(self, logits: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy to a target in its own units.  [..., bins], [...] -> [...]"""
         return two_hot_loss(logits, symlog(target).expand(logits.shape[:-1]), self.bins)
 
     def step(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         both = torch.cat((latent, action), -1)
-        return self.dynamics(both), self.number(self.reward(both))
+        return self.dynamics(both), self.decode_value(self.reward(both))
 
-    def fork(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        return self.dynamics.forked(latent, action), self.number(self.reward.forked(latent, action))
+    def step_many(self, latent: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        return self.dynamics.forward_shared(latent, action), self.decode_value(
+            self.reward.forward_shared(latent, action)
+        )
 
     def gaussian(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-std of the policy before squashing."""
         mean, raw = self.policy(latent).chunk(2, -1)
         return mean, LOG_STD_MIN + 0.5 * (LOG_STD_MAX - LOG_STD_MIN) * (raw.tanh() + 1.0)
 
-    def propose(self, latent: Tensor, generator: torch.Generator) -> Tensor:
+    def sample_action(self, latent: Tensor, generator: torch.Generator) -> Tensor:
         mean, log_std = self.gaussian(latent)
         return torch.tanh(mean + log_std.exp() * standard_noise(mean.shape, generator, mean))
 
-    def worth(self, latent: Tensor, generator: torch.Generator) -> Tensor:
+    def value(self, latent: Tensor, generator: torch.Generator) -> Tensor:
         """The mean of two value functions drawn at random."""
-        action = self.propose(latent, generator)
-        which = torch.randperm(self.critics, generator=generator, device=generator.device)[:2].to(
+        action = self.sample_action(latent, generator)
+        which = torch.randperm(self.num_critics, generator=generator, device=generator.device)[:2].to(
             latent.device
         )
-        return self.number(self.q(torch.cat((latent, action), -1), which)).mean(0)
+        return self.decode_value(self.q(torch.cat((latent, action), -1), which)).mean(0)
 
-    def ended(self, latent: Tensor) -> Tensor | None:
+    def termination_prob(self, latent: Tensor) -> Tensor | None:
         return None if self.terminated is None else (self.terminated(latent)[..., 0] > 0.0).to(latent)
 
 

@@ -38,22 +38,22 @@ class MLPDecoder(DecoderRecipe):
     """Dense layers to a flat observation.
 
     Args:
-        hidden: Width of each layer.
+        hidden_dims: Width of each layer.
         symlog: Predict squashed observations (Dreamer v3).
-        weight: Of the squared error (0.5 is a Gaussian's likelihood, v3 has 1).
+        loss_coef: Of the squared error (0.5 is a Gaussian's likelihood, v3 has 1).
         norm: layer, rms or none.
         activation: Of each layer.
     """
 
     def __init__(
         self,
-        hidden: list[int] = [64, 64],  # noqa: B006
+        hidden_dims: list[int] = [64, 64],  # noqa: B006
         symlog: bool = False,
-        weight: float = 0.5,
+        loss_coef: float = 0.5,
         norm: str = "none",
         activation: str = "elu",
     ) -> None:
-        self.hidden, self.weight = check_sizes("hidden", hidden), weight
+        self.hidden_dims, self.loss_coef = check_sizes("hidden_dims", hidden_dims), loss_coef
         self.symlog, self.norm, self.activation = symlog, norm, activation
 
     def build(self, feature_dim: int, deter: int, obs_shape: tuple[int, ...]) -> ObservationDecoder:
@@ -65,9 +65,9 @@ class FlatDecoder(ObservationDecoder):
 
     def __init__(self, feature_dim: int, obs_shape: tuple[int, ...], recipe: MLPDecoder) -> None:
         super().__init__()
-        self.obs_shape, self.squash, self.weight = obs_shape, recipe.symlog, recipe.weight
+        self.obs_shape, self.squash, self.weight = obs_shape, recipe.symlog, recipe.loss_coef
         out = math.prod(obs_shape)
-        self.net = DenseStack(feature_dim, recipe.hidden, out, recipe.norm, recipe.activation)
+        self.net = DenseStack(feature_dim, recipe.hidden_dims, out, recipe.norm, recipe.activation)
 
     def loss(self, feature: Tensor, obs: Tensor) -> Tensor:
         target = as_float(obs).flatten(obs.dim() - len(self.obs_shape))
@@ -83,14 +83,14 @@ class IdentityDecoder(DecoderRecipe):
     """The first numbers of the stochastic state are the observation; it needs a Gaussian latent as wide at least.
 
     Args:
-        weight: Of the squared error.
+        loss_coef: Of the squared error.
     """
 
-    def __init__(self, weight: float = 0.5) -> None:
-        self.weight = weight
+    def __init__(self, loss_coef: float = 0.5) -> None:
+        self.loss_coef = loss_coef
 
     def build(self, feature_dim: int, deter: int, obs_shape: tuple[int, ...]) -> ObservationDecoder:
-        return IdentityReadout(feature_dim, deter, obs_shape, self.weight)
+        return IdentityReadout(feature_dim, deter, obs_shape, self.loss_coef)
 
 
 class IdentityReadout(ObservationDecoder):
@@ -121,7 +121,7 @@ class ConvDecoder(DecoderRecipe):
         depth: Channels of the last but one; the others are multiples of it.
         multipliers: Channels before each convolution but the first, as multiples of `depth`, from the smallest map.
         sigmoid: Pixels are squashed into [0, 1] (Dreamer v3).
-        weight: Of the squared error, summed over all pixels (0.5 is a Gaussian's likelihood, v3 has 1).
+        loss_coef: Of the squared error, summed over all pixels (0.5 is a Gaussian's likelihood, v3 has 1).
         norm: Normalise channels after each: layer or none.
         activation: After each but the last.
     """
@@ -131,12 +131,12 @@ class ConvDecoder(DecoderRecipe):
         depth: int = 32,
         multipliers: list[int] = [8, 4, 2, 1],  # noqa: B006
         sigmoid: bool = False,
-        weight: float = 0.5,
+        loss_coef: float = 0.5,
         norm: str = "none",
         activation: str = "relu",
     ) -> None:
         self.depth, self.multipliers = depth, check_sizes("multipliers", multipliers)
-        self.sigmoid, self.weight, self.norm, self.activation = sigmoid, weight, norm, activation
+        self.sigmoid, self.loss_coef, self.norm, self.activation = sigmoid, loss_coef, norm, activation
 
     def build(self, feature_dim: int, deter: int, obs_shape: tuple[int, ...]) -> ObservationDecoder:
         return ConvDecoderNet(feature_dim, obs_shape, self)
@@ -149,7 +149,7 @@ class ConvDecoderNet(ObservationDecoder):
         super().__init__()
         side = check_image(obs_shape, len(recipe.multipliers))
         channels = [*(recipe.depth * m for m in recipe.multipliers), obs_shape[0]]
-        self.weight, self.sigmoid, self.start = recipe.weight, recipe.sigmoid, (channels[0], side, side)
+        self.weight, self.sigmoid, self.start = recipe.loss_coef, recipe.sigmoid, (channels[0], side, side)
         self.linear = nn.Linear(feature_dim, math.prod(self.start))
         layers: list[nn.Module] = []
         for k, (source, target) in enumerate(pairwise(channels)):

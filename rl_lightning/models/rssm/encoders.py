@@ -33,7 +33,7 @@ class MLPEncoder(EncoderRecipe):
     """Dense layers over flat observations.
 
     Args:
-        hidden: Width of each layer.
+        hidden_dims: Width of each layer.
         symlog: Squash observations first (Dreamer v3).
         norm: layer, rms or none.
         activation: Of each layer.
@@ -41,12 +41,12 @@ class MLPEncoder(EncoderRecipe):
 
     def __init__(
         self,
-        hidden: list[int] = [64, 64],  # noqa: B006
+        hidden_dims: list[int] = [64, 64],  # noqa: B006
         symlog: bool = False,
         norm: str = "none",
         activation: str = "elu",
     ) -> None:
-        self.hidden = check_sizes("hidden", hidden)
+        self.hidden_dims = check_sizes("hidden_dims", hidden_dims)
         self.symlog, self.norm, self.activation = symlog, norm, activation
 
     def build(self, obs_shape: tuple[int, ...]) -> ObservationEncoder:
@@ -59,7 +59,7 @@ class FlatEncoder(ObservationEncoder):
     def __init__(self, obs_shape: tuple[int, ...], recipe: MLPEncoder) -> None:
         super().__init__()
         self.dims, self.squash = len(obs_shape), recipe.symlog
-        self.net = DenseStack(math.prod(obs_shape), recipe.hidden, None, recipe.norm, recipe.activation)
+        self.net = DenseStack(math.prod(obs_shape), recipe.hidden_dims, None, recipe.norm, recipe.activation)
         self.out_dim = self.net.out_dim
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def check_image(obs_shape: tuple[int, ...], layers: int) -> int:
         side = 2**layers
         raise ConfigError(
             f"{layers} convolutions halve a square image whose side is a multiple of {side}; observations have shape "
-            f"{obs_shape}. Resize them (ImagePreset), or use MLPEncoder and MLPDecoder"
+            f"{obs_shape}. Resize them (ImagePreprocessing), or use MLPEncoder and MLPDecoder"
         )
     return int(obs_shape[1] // 2**layers)
 

@@ -40,24 +40,26 @@ class MSEHead(ScalarRecipe):
     """A Gaussian of variance 1, which is half the squared error (PlaNet, Dreamer v1 and v2).
 
     Args:
-        hidden: Width of each layer.
+        hidden_dims: Width of each layer.
         norm: layer, rms or none.
         activation: Of each layer.
-        zero: The last layer starts at zero.
+        zero_init_last: The last layer starts at zero.
     """
 
     def __init__(
         self,
-        hidden: list[int] = [64, 64],  # noqa: B006
+        hidden_dims: list[int] = [64, 64],  # noqa: B006
         norm: str = "none",
         activation: str = "elu",
-        zero: bool = False,
+        zero_init_last: bool = False,
     ) -> None:
-        self.hidden = check_sizes("hidden", hidden)
-        self.norm, self.activation, self.zero = norm, activation, zero
+        self.hidden_dims = check_sizes("hidden_dims", hidden_dims)
+        self.norm, self.activation, self.zero_init_last = norm, activation, zero_init_last
 
     def build(self, feature_dim: int) -> ScalarHead:
-        return MSEHeadNet(DenseStack(feature_dim, self.hidden, 1, self.norm, self.activation, self.zero))
+        return MSEHeadNet(
+            DenseStack(feature_dim, self.hidden_dims, 1, self.norm, self.activation, self.zero_init_last)
+        )
 
 
 class MSEHeadNet(ScalarHead):
@@ -78,40 +80,42 @@ class TwoHotHead(ScalarRecipe):
     """A distribution over bins, taught the two bins beside the number (Dreamer v3).
 
     Args:
-        hidden: Width of each layer.
-        bins: Number of bins, odd.
-        limit: The outermost bins lie at plus and minus this, on the symlog scale.
-        exponential: Bins lie at symexp of even steps (now); else numbers are squashed first (as first published).
+        hidden_dims: Width of each layer.
+        num_bins: Number of bins, odd.
+        v_max: The outermost bins lie at plus and minus this, on the symlog scale.
+        symexp_bins: Bins lie at symexp of even steps (now); else numbers are squashed first (as first published).
         norm: layer, rms or none.
         activation: Of each layer.
-        zero: The last layer starts at zero, so that the first predictions are exactly 0.
+        zero_init_last: The last layer starts at zero, so that the first predictions are exactly 0.
     """
 
     def __init__(
         self,
-        hidden: list[int] = [64],  # noqa: B006
-        bins: int = 255,
-        limit: float = 20.0,
-        exponential: bool = True,
+        hidden_dims: list[int] = [64],  # noqa: B006
+        num_bins: int = 255,
+        v_max: float = 20.0,
+        symexp_bins: bool = True,
         norm: str = "rms",
         activation: str = "silu",
-        zero: bool = True,
+        zero_init_last: bool = True,
     ) -> None:
-        if bins < 3 or bins % 2 == 0 or limit <= 0:
+        if num_bins < 3 or num_bins % 2 == 0 or v_max <= 0:
             raise ConfigError(
-                f"TwoHotHead needs an odd number of bins and a positive limit, not {bins}, {limit}"
+                f"TwoHotHead needs an odd number of bins and a positive limit, not {num_bins}, {v_max}"
             )
-        self.hidden, self.bins, self.limit, self.exponential = (
-            check_sizes("hidden", hidden),
-            bins,
-            limit,
-            exponential,
+        self.hidden_dims, self.num_bins, self.v_max, self.symexp_bins = (
+            check_sizes("hidden_dims", hidden_dims),
+            num_bins,
+            v_max,
+            symexp_bins,
         )
-        self.norm, self.activation, self.zero = norm, activation, zero
+        self.norm, self.activation, self.zero_init_last = norm, activation, zero_init_last
 
     def build(self, feature_dim: int) -> ScalarHead:
-        net = DenseStack(feature_dim, self.hidden, self.bins, self.norm, self.activation, self.zero)
-        return TwoHotHeadNet(net, two_hot_bins(self.bins, self.limit, self.exponential), self.exponential)
+        net = DenseStack(
+            feature_dim, self.hidden_dims, self.num_bins, self.norm, self.activation, self.zero_init_last
+        )
+        return TwoHotHeadNet(net, two_hot_bins(self.num_bins, self.v_max, self.symexp_bins), self.symexp_bins)
 
 
 class TwoHotHeadNet(ScalarHead):
@@ -136,8 +140,8 @@ class ContinueHead:
     """The chance that the episode goes on.
 
     Args:
-        hidden: Width of each layer.
-        weight: Of its loss (10 in v1, 5 in v2, 1 in v3).
+        hidden_dims: Width of each layer.
+        loss_coef: Of its loss (10 in v1, 5 in v2, 1 in v3).
         discounted: It is taught gamma instead of 1 where the episode goes on, and so predicts the discount itself.
         norm: layer, rms or none.
         activation: Of each layer.
@@ -145,28 +149,32 @@ class ContinueHead:
 
     def __init__(
         self,
-        hidden: list[int] = [64],  # noqa: B006
-        weight: float = 1.0,
+        hidden_dims: list[int] = [64],  # noqa: B006
+        loss_coef: float = 1.0,
         discounted: bool = True,
         norm: str = "none",
         activation: str = "elu",
     ) -> None:
-        self.hidden, self.weight, self.discounted = check_sizes("hidden", hidden), weight, discounted
+        self.hidden_dims, self.loss_coef, self.discounted = (
+            check_sizes("hidden_dims", hidden_dims),
+            loss_coef,
+            discounted,
+        )
         self.norm, self.activation = norm, activation
 
     def build(self, feature_dim: int, gamma: float) -> ContinueNet:
-        net = DenseStack(feature_dim, self.hidden, 1, self.norm, self.activation)
-        return ContinueNet(net, gamma, self.discounted, self.weight)
+        net = DenseStack(feature_dim, self.hidden_dims, 1, self.norm, self.activation)
+        return ContinueNet(net, gamma, self.discounted, self.loss_coef)
 
 
 class ContinueNet(nn.Module):
-    """See ContinueHead. `live` is the discount of going on from a state."""
+    """See ContinueHead. `continuation` is the discount of going on from a state."""
 
     def __init__(self, net: DenseStack, gamma: float, discounted: bool, weight: float) -> None:
         super().__init__()
         self.net, self.gamma, self.discounted, self.weight = net, gamma, discounted, weight
 
-    def live(self, feature: Tensor) -> Tensor:
+    def continuation(self, feature: Tensor) -> Tensor:
         """Chance that the episode goes on, times gamma: once, whichever way it was taught."""
         chance = self.net(feature).squeeze(-1).sigmoid()
         return chance if self.discounted else self.gamma * chance

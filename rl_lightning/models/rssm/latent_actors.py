@@ -153,7 +153,7 @@ class OneHot(ActionDistribution):
     """One class of each discrete component, with straight-through gradients.
 
     Args:
-        unimix: Share of a uniform distribution mixed in (0.01 in v3).
+        unimix: Fraction of a uniform distribution mixed in (0.01 in v3).
     """
 
     continuous = False
@@ -196,25 +196,25 @@ class ActorHead:
     """A policy on latent features.
 
     Args:
-        hidden: Width of each layer.
+        hidden_dims: Width of each layer.
         distribution: Of the actions; null: BoundedNormal, or OneHot where actions are discrete.
         norm: layer, rms or none.
         activation: Of each layer.
-        zero: The last layer starts at zero: all discrete actions alike, continuous ones around 0.
+        zero_init_last: The last layer starts at zero: all discrete actions alike, continuous ones around 0.
     """
 
     def __init__(
         self,
-        hidden: list[int] = [64, 64],  # noqa: B006
+        hidden_dims: list[int] = [64, 64],  # noqa: B006
         distribution: ActionDistribution | None = None,
         norm: str = "none",
         activation: str = "elu",
-        zero: bool = True,
+        zero_init_last: bool = True,
     ) -> None:
-        self.hidden, self.distribution = check_sizes("hidden", hidden), distribution
-        self.norm, self.activation, self.zero = norm, activation, zero
+        self.hidden_dims, self.distribution = check_sizes("hidden_dims", hidden_dims), distribution
+        self.norm, self.activation, self.zero_init_last = norm, activation, zero_init_last
 
-    def build(self, feature_dim: int, spec: EnvSpec) -> DreamActor:
+    def build(self, feature_dim: int, spec: EnvSpec) -> LatentActor:
         continuous = spec.action_kind == "continuous"
         found = self.distribution or (BoundedNormal() if continuous else OneHot())
         if found.continuous != continuous:
@@ -224,12 +224,17 @@ class ActorHead:
                 f"{spec.env_id}; set model.actor.distribution to {fits}, or leave it out"
             )
         net = DenseStack(
-            feature_dim, self.hidden, found.params_dim(spec), self.norm, self.activation, self.zero
+            feature_dim,
+            self.hidden_dims,
+            found.params_dim(spec),
+            self.norm,
+            self.activation,
+            self.zero_init_last,
         )
-        return DreamActor(net, found, spec)
+        return LatentActor(net, found, spec)
 
 
-class DreamActor(nn.Module):
+class LatentActor(nn.Module):
     """Features to the parameters of an action distribution, and action rows to what an env takes."""
 
     def __init__(self, net: DenseStack, distribution: ActionDistribution, spec: EnvSpec) -> None:
@@ -239,23 +244,25 @@ class DreamActor(nn.Module):
     def forward(self, feature: Tensor) -> Tensor:
         return self.net(feature)
 
-    def choose(self, feature: Tensor, explore: torch.Generator | None, mask: Tensor | None = None) -> Tensor:
+    def choose(
+        self, feature: Tensor, generator: torch.Generator | None, mask: Tensor | None = None
+    ) -> Tensor:
         """An action row for each feature, within bounds; the likeliest without a generator. [N, F] -> [N, A]"""
         params = self(feature)
         if mask is not None:
             params = mask_logits(params, mask)
-        if explore is None:
-            return within(self.distribution.mode(params))
+        if generator is None:
+            return clip_straight_through(self.distribution.mode(params))
         shape = (len(feature), self.spec.action_dim)
-        noise = self.distribution.noise(shape, params, explore)
+        noise = self.distribution.noise(shape, params, generator)
         if mask is not None:
             noise = noise.masked_fill(
                 ~mask, torch.finfo(noise.dtype).min
             )  # unimix would let an illegal one win
-        return within(self.distribution.sample(params, noise))
+        return clip_straight_through(self.distribution.sample(params, noise))
 
 
-def within(action: Tensor) -> Tensor:
+def clip_straight_through(action: Tensor) -> Tensor:
     """Clipped to [-1, 1], with the gradient of what was not."""
     return action + (action.clamp(-1.0, 1.0) - action).detach()
 

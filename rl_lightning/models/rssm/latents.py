@@ -47,17 +47,17 @@ class GaussianLatent(Latent):
     """Independent Gaussians (PlaNet, Dreamer v1).
 
     Args:
-        size: Number of dimensions.
+        stoch: Number of dimensions.
         min_std: Smallest standard deviation.
     """
 
-    def __init__(self, size: int = 30, min_std: float = 0.1) -> None:
-        if size < 1 or min_std <= 0:
+    def __init__(self, stoch: int = 30, min_std: float = 0.1) -> None:
+        if stoch < 1 or min_std <= 0:
             raise ConfigError(
-                f"GaussianLatent needs a size of at least 1 and min_std above 0, not {size}, {min_std}"
+                f"GaussianLatent needs a size of at least 1 and min_std above 0, not {stoch}, {min_std}"
             )
-        self.size, self.min_std = size, min_std
-        self.dim, self.params_dim = size, 2 * size
+        self.stoch, self.min_std = stoch, min_std
+        self.dim, self.params_dim = stoch, 2 * stoch
 
     def dist(self, params: Tensor) -> Dist:
         mean, raw = params.chunk(2, -1)
@@ -87,20 +87,20 @@ class CategoricalLatent(Latent):
     """Several categorical variables as one-hot rows, with straight-through gradients (Dreamer v2 and v3).
 
     Args:
-        variables: Number of variables.
+        stoch: Number of variables.
         classes: Classes of each.
-        unimix: Share of a uniform distribution mixed into each (0.01 in v3, 0 in v2).
+        unimix: Fraction of a uniform distribution mixed into each (0.01 in v3, 0 in v2).
     """
 
-    def __init__(self, variables: int = 32, classes: int = 32, unimix: float = 0.01) -> None:
-        if variables < 1 or classes < 2 or not 0.0 <= unimix < 1.0:
+    def __init__(self, stoch: int = 32, classes: int = 32, unimix: float = 0.01) -> None:
+        if stoch < 1 or classes < 2 or not 0.0 <= unimix < 1.0:
             raise ConfigError(
                 f"CategoricalLatent needs variables of at least two classes and unimix in [0, 1), "
-                f"not {variables} x {classes}, {unimix}"
+                f"not {stoch} x {classes}, {unimix}"
             )
-        self.variables, self.classes, self.unimix = variables, classes, unimix
-        self.shape = (variables, classes)
-        self.dim = self.params_dim = variables * classes
+        self.stoch, self.classes, self.unimix = stoch, classes, unimix
+        self.shape = (stoch, classes)
+        self.dim = self.params_dim = stoch * classes
 
     def noise(self, shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None = None) -> Tensor:
         whole = (*shape, *self.shape)
@@ -145,16 +145,16 @@ class FreeNatsKL(KLRecipe):
     """The mean divergence, not pushed below some nats; one weight for prior and posterior (PlaNet, Dreamer v1).
 
     Args:
-        free: Nats that cost nothing.
-        weight: Of the divergence in the loss.
+        free_nats: Nats that cost nothing.
+        kl_coef: Of the divergence in the loss.
     """
 
-    def __init__(self, free: float = 3.0, weight: float = 1.0) -> None:
-        self.free, self.weight = free, weight
+    def __init__(self, free_nats: float = 3.0, kl_coef: float = 1.0) -> None:
+        self.free_nats, self.kl_coef = free_nats, kl_coef
 
     def __call__(self, latent: Latent, post: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         kl = latent.kl(latent.dist(post), latent.dist(prior))
-        return self.weight * math.free_nats_kl(kl, self.free), kl.mean()
+        return self.kl_coef * math.free_nats_kl(kl, self.free_nats), kl.mean()
 
     def check(self, latent: Latent) -> None:
         if isinstance(latent, CategoricalLatent):
@@ -168,36 +168,36 @@ class BalancedKL(KLRecipe):
     """The prior learns faster than the posterior (Dreamer v2).
 
     Args:
-        balance: Share of the divergence that moves the prior.
-        free: Nats that cost nothing, after averaging.
-        weight: Of the divergence in the loss.
+        balance: Fraction of the divergence that moves the prior.
+        free_nats: Nats that cost nothing, after averaging.
+        kl_coef: Of the divergence in the loss.
     """
 
-    def __init__(self, balance: float = 0.8, free: float = 1.0, weight: float = 1.0) -> None:
+    def __init__(self, balance: float = 0.8, free_nats: float = 1.0, kl_coef: float = 1.0) -> None:
         if not 0.0 <= balance <= 1.0:
             raise ConfigError(f"BalancedKL.balance is {balance}; it is a share between 0 and 1")
-        self.balance, self.free, self.weight = balance, free, weight
+        self.balance, self.free_nats, self.kl_coef = balance, free_nats, kl_coef
 
     def __call__(self, latent: Latent, post: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         dyn, rep = _both_ways(latent, post, prior)
-        return self.weight * math.balanced_kl(dyn, rep, self.balance, self.free), dyn.mean()
+        return self.kl_coef * math.balanced_kl(dyn, rep, self.balance, self.free_nats), dyn.mean()
 
 
 class DynRepKL(KLRecipe):
     """A weight for the prior and one for the posterior, free nats for every state alone (Dreamer v3).
 
     Args:
-        dyn: Weight of the divergence that moves the prior (1.0; 0.5 as first published).
-        rep: Weight of the divergence that moves the posterior.
-        free: Nats that cost nothing, in each state.
+        dyn_coef: Weight of the divergence that moves the prior (1.0; 0.5 as first published).
+        rep_coef: Weight of the divergence that moves the posterior.
+        free_nats: Nats that cost nothing, in each state.
     """
 
-    def __init__(self, dyn: float = 1.0, rep: float = 0.1, free: float = 1.0) -> None:
-        self.dyn, self.rep, self.free = dyn, rep, free
+    def __init__(self, dyn_coef: float = 1.0, rep_coef: float = 0.1, free_nats: float = 1.0) -> None:
+        self.dyn_coef, self.rep_coef, self.free_nats = dyn_coef, rep_coef, free_nats
 
     def __call__(self, latent: Latent, post: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         dyn, rep = _both_ways(latent, post, prior)
-        return math.dyn_rep_kl(dyn, rep, self.dyn, self.rep, self.free), dyn.mean()
+        return math.dyn_rep_kl(dyn, rep, self.dyn_coef, self.rep_coef, self.free_nats), dyn.mean()
 
 
 def _both_ways(latent: Latent, post: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:

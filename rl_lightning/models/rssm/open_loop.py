@@ -16,7 +16,7 @@ STEPS = (1, 3, 5, 8, 15)  # at which errors are told
 BINS = 4  # of predicted rewards, for the calibration
 
 
-class Foresight(NamedTuple):
+class OpenLoopRollout(NamedTuple):
     """B windows of L rows; the first `context` were seen, the others dreamed."""
 
     context: int
@@ -30,7 +30,7 @@ class Foresight(NamedTuple):
 
 
 @torch.no_grad()
-def foresee(world: WorldModel, batch: Sequences, context: int) -> Foresight:
+def open_loop_rollout_latent(world: WorldModel, batch: Sequences, context: int) -> OpenLoopRollout:
     """Dreams on from row `context` of every window, taking the likeliest latents."""
     window = world.window(batch)
     observed = world.observe(window)
@@ -39,23 +39,23 @@ def foresee(world: WorldModel, batch: Sequences, context: int) -> Foresight:
     here = LatentState(state.deter[context - 1], state.stoch[context - 1])
     features = []
     for action in window.action[context - 1 : -1]:
-        here = world.rssm.dream(here, action, None)
+        here = world.rssm.img_step(here, action, None)
         features.append(here.feature)
     feature = torch.stack(features)
     begun = window.is_first[context:].long().cumsum(0) == 0
-    return Foresight(
+    return OpenLoopRollout(
         context,
         as_float(batch.obs),
         world.decoder.predict(state.feature).transpose(0, 1),
         world.decoder.predict(feature).transpose(0, 1),
         window.reward[context:].transpose(0, 1),
-        world.reward.value(feature).transpose(0, 1),
+        world.reward_head.value(feature).transpose(0, 1),
         begun.transpose(0, 1),
         kl,
     )
 
 
-def open_loop_report(found: Foresight) -> dict[str, dict[str, float]]:
+def open_loop_report(found: OpenLoopRollout) -> dict[str, dict[str, float]]:
     """Errors of dreamed observations as shares of their variance, rewards beside those received, and the divergence."""
     true = found.true[:, found.context :]
     spread = found.true.flatten(0, 1).var(0, correction=0).sum().clamp_min(1e-8)

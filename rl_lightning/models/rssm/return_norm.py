@@ -9,43 +9,57 @@ from rl_lightning import distributed
 from rl_lightning.errors import ConfigError
 
 
-class PercentileScale:
+class PercentileNorm:
     """Divide by the range between two percentiles of the returns, followed slowly (Dreamer v3).
 
     Args:
-        low: The lower percentile, as a share.
-        high: The upper percentile, as a share.
-        rate: Share of the way to the newest range at each update.
-        floor: The scale never falls below this, so that sparse rewards are not blown up.
+        low_quantile: The lower percentile, as a share.
+        high_quantile: The upper percentile, as a share.
+        ema_rate: Fraction of the way to the newest range at each update.
+        min_scale: The scale never falls below this, so that sparse rewards are not blown up.
     """
 
-    def __init__(self, low: float = 0.05, high: float = 0.95, rate: float = 0.01, floor: float = 1.0) -> None:
-        if not 0.0 <= low < high <= 1.0 or floor <= 0:
+    def __init__(
+        self,
+        low_quantile: float = 0.05,
+        high_quantile: float = 0.95,
+        ema_rate: float = 0.01,
+        min_scale: float = 1.0,
+    ) -> None:
+        if not 0.0 <= low_quantile < high_quantile <= 1.0 or min_scale <= 0:
             raise ConfigError(
-                f"PercentileScale needs 0 <= low < high <= 1 and floor > 0, not {low}, {high}, {floor}"
+                f"PercentileNorm needs 0 <= low_quantile < high_quantile <= 1 and min_scale > 0, not {low_quantile}, "
+                f"{high_quantile}, {min_scale}"
             )
-        self.low, self.high, self.rate, self.floor = low, high, rate, floor
+        self.low_quantile, self.high_quantile, self.ema_rate, self.min_scale = (
+            low_quantile,
+            high_quantile,
+            ema_rate,
+            min_scale,
+        )
 
-    def build(self) -> ReturnScale:
-        return ReturnScale(self)
+    def build(self) -> ReturnNorm:
+        return ReturnNorm(self)
 
 
-class ReturnScale(nn.Module):
-    """See PercentileScale. All ranks follow the returns of all."""
+class ReturnNorm(nn.Module):
+    """See PercentileNorm. All ranks follow the returns of all."""
 
-    range: Tensor
+    quantiles: Tensor
 
-    def __init__(self, recipe: PercentileScale) -> None:
+    def __init__(self, recipe: PercentileNorm) -> None:
         super().__init__()
-        self.rate, self.floor = recipe.rate, recipe.floor
-        self.register_buffer("shares", torch.tensor([recipe.low, recipe.high]), persistent=False)
-        self.register_buffer("range", torch.zeros(2))
+        self.rate, self.floor = recipe.ema_rate, recipe.min_scale
+        self.register_buffer(
+            "shares", torch.tensor([recipe.low_quantile, recipe.high_quantile]), persistent=False
+        )
+        self.register_buffer("quantiles", torch.zeros(2))
 
     @torch.no_grad()
-    def follow(self, returns: Tensor) -> None:
+    def update(self, returns: Tensor) -> None:
         """Moves towards the percentiles of these returns; only training calls it."""
         everyones = torch.cat(distributed.gather(returns.detach().float().flatten()))
-        self.range.lerp_(torch.quantile(everyones, self.shares), self.rate)  # type: ignore[arg-type]
+        self.quantiles.lerp_(torch.quantile(everyones, self.shares), self.rate)  # type: ignore[arg-type]
 
     def scale(self) -> Tensor:
-        return (self.range[1] - self.range[0]).clamp(min=self.floor)
+        return (self.quantiles[1] - self.quantiles[0]).clamp(min=self.floor)

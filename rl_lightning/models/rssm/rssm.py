@@ -44,7 +44,7 @@ class RSSM(nn.Module):
         latent: The stochastic part.
         embed_dim: Width of an encoded observation.
         action_dim: Width of an action row.
-        hidden: Width of the layers before prior and posterior.
+        hidden_dim: Width of the layers before prior and posterior.
         prior_layers: Layers before the prior.
         norm: Of those layers: layer, rms or none.
         activation: Of those layers.
@@ -56,7 +56,7 @@ class RSSM(nn.Module):
         latent: Latent,
         embed_dim: int,
         action_dim: int,
-        hidden: int,
+        hidden_dim: int,
         prior_layers: int = 1,
         norm: str = "none",
         activation: str = "elu",
@@ -66,9 +66,11 @@ class RSSM(nn.Module):
         self.core: Core = core.build(latent.dim, action_dim)
         self.deter = core.deter
         self.feature_dim = core.deter + latent.dim
-        self.prior_net = DenseStack(core.deter, [hidden] * prior_layers, latent.params_dim, norm, activation)
-        self.post_hidden = Dense([core.deter, embed_dim], hidden, norm, activation)
-        self.post_top = nn.Linear(hidden, latent.params_dim)
+        self.prior_net = DenseStack(
+            core.deter, [hidden_dim] * prior_layers, latent.params_dim, norm, activation
+        )
+        self.post_hidden = Dense([core.deter, embed_dim], hidden_dim, norm, activation)
+        self.post_top = nn.Linear(hidden_dim, latent.params_dim)
         nn.init.xavier_uniform_(self.post_top.weight)
         nn.init.zeros_(self.post_top.bias)
 
@@ -108,7 +110,7 @@ class RSSM(nn.Module):
         state = LatentState(torch.stack(deters), torch.stack(stochs))
         return Observed(state, torch.stack(posts), self.prior_net(state.deter))
 
-    def arrive(self, embed: Tensor, carry: Carry, generator: torch.Generator | None) -> LatentState:
+    def obs_step(self, embed: Tensor, carry: Carry, generator: torch.Generator | None) -> LatentState:
         """The posterior after one more observation, embed [B, E]; the likeliest one without a generator."""
         deter, stoch, last_action = carry
         deter = self.core.step(deter, stoch, self.core.project(last_action), self.core.weights())
@@ -117,11 +119,11 @@ class RSSM(nn.Module):
             return LatentState(deter, self.latent.mode(post))
         return LatentState(deter, self.latent.sample(post, self.latent.noise((len(embed),), post, generator)))
 
-    def prepared(self) -> Weights:
+    def cached_weights(self) -> Weights:
         """What `dream` needs of the weights, made once for many steps."""
         return self.core.weights()
 
-    def dream(
+    def img_step(
         self, state: LatentState, action: Tensor, noise: Tensor | None, weights: Weights | None = None
     ) -> LatentState:
         """One step without an observation, action [B, A]; the likeliest one without noise."""

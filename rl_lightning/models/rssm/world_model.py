@@ -33,20 +33,20 @@ class Window(NamedTuple):
     burned: Tensor | None = None  # [K, B, W] states of the rows that only warmed up
 
 
-class Dream(NamedTuple):
-    """ImaginedFuture states 0 ... H, the first of which was observed, and the actions between them."""
+class LatentRollout(NamedTuple):
+    """ImaginedTrajectory states 0 ... H, the first of which was observed, and the actions between them."""
 
     state: LatentState  # [H+1, N, ...]
     action: Tensor  # [H, N, A]
 
 
-class ImaginedFuture(NamedTuple):
+class ImaginedTrajectory(NamedTuple):
     """H imagined steps of N worlds, batch first."""
 
     obs: Tensor  # [N, H, *O] what would be seen after each action; pixels in [0, 1]
     action: Tensor  # [N, H, ...] as an env takes it
     reward: Tensor  # [N, H]
-    live: Tensor  # [N, H] discount of going on
+    continuation: Tensor  # [N, H] discount of going on
 
 
 class LatentWorld:
@@ -58,13 +58,13 @@ class LatentWorld:
         encoder: What sees observations: MLPEncoder, ConvEncoder or IdentityEncoder.
         decoder: What shows them: MLPDecoder, ConvDecoder or IdentityDecoder.
         kl: How prior and posterior are taught: FreeNatsKL, BalancedKL or DynRepKL.
-        reward: Head for the reward of arriving: MSEHead or TwoHotHead.
-        continues: Head for whether the episode goes on; null: it always does.
-        hidden: Width of the layers before prior and posterior.
+        reward_head: Head for the reward of arriving: MSEHead or TwoHotHead.
+        continue_head: Head for whether the episode goes on; null: it always does.
+        hidden_dim: Width of the layers before prior and posterior.
         prior_layers: Layers before the prior.
         norm: Of those layers: layer, rms or none.
         activation: Of those layers.
-        reward_weight: Of the reward's loss.
+        reward_coef: Of the reward's loss.
         squash_rewards: none, tanh (v2 on Atari) or symlog.
     """
 
@@ -75,24 +75,33 @@ class LatentWorld:
         encoder: EncoderRecipe | None = None,
         decoder: DecoderRecipe | None = None,
         kl: KLRecipe | None = None,
-        reward: ScalarRecipe | None = None,
-        continues: ContinueHead | None = None,
-        hidden: int = 200,
+        reward_head: ScalarRecipe | None = None,
+        continue_head: ContinueHead | None = None,
+        hidden_dim: int = 200,
         prior_layers: int = 1,
         norm: str = "none",
         activation: str = "elu",
-        reward_weight: float = 1.0,
+        reward_coef: float = 1.0,
         squash_rewards: str = "none",
     ) -> None:
         self.latent, self.core = latent or GaussianLatent(), core or GRUCore()
         self.encoder, self.decoder = encoder or MLPEncoder(), decoder or MLPDecoder()
-        self.kl, self.reward, self.continues = kl or FreeNatsKL(), reward or MSEHead(), continues
-        self.hidden, self.prior_layers, self.norm, self.activation = hidden, prior_layers, norm, activation
-        self.reward_weight, self.squash_rewards = reward_weight, squash_rewards
+        self.kl, self.reward_head, self.continue_head = (
+            kl or FreeNatsKL(),
+            reward_head or MSEHead(),
+            continue_head,
+        )
+        self.hidden_dim, self.prior_layers, self.norm, self.activation = (
+            hidden_dim,
+            prior_layers,
+            norm,
+            activation,
+        )
+        self.reward_coef, self.squash_rewards = reward_coef, squash_rewards
         self.kl.check(self.latent)
         if squash_rewards not in SQUASHES:
             raise ConfigError(
-                f"model.world.squash_rewards is {squash_rewards!r}; choose {', '.join(SQUASHES)}"
+                f"model.world_model.squash_rewards is {squash_rewards!r}; choose {', '.join(SQUASHES)}"
             )
 
     def build(self, spec: EnvSpec, gamma: float) -> WorldModel:
@@ -108,16 +117,18 @@ class WorldModel(nn.Module):
     def __init__(self, recipe: LatentWorld, spec: EnvSpec, gamma: float) -> None:
         super().__init__()
         self.spec, self.gamma, self.kl = spec, gamma, recipe.kl
-        self.reward_weight, self.squash = recipe.reward_weight, SQUASHES[recipe.squash_rewards]
+        self.reward_coef, self.squash = recipe.reward_coef, SQUASHES[recipe.squash_rewards]
         self.encoder = recipe.encoder.build(spec.obs_shape)
         self.rssm = RSSM(
             recipe.core, recipe.latent, self.encoder.out_dim, spec.action_dim,
-            recipe.hidden, recipe.prior_layers, recipe.norm, recipe.activation,
+            recipe.hidden_dim, recipe.prior_layers, recipe.norm, recipe.activation,
         )  # fmt: skip
         self.feature_dim = self.rssm.feature_dim
         self.decoder = recipe.decoder.build(self.feature_dim, self.rssm.deter, spec.obs_shape)
-        self.reward = recipe.reward.build(self.feature_dim)
-        self.continues = None if recipe.continues is None else recipe.continues.build(self.feature_dim, gamma)
+        self.reward_head = recipe.reward_head.build(self.feature_dim)
+        self.continue_head = (
+            None if recipe.continue_head is None else recipe.continue_head.build(self.feature_dim, gamma)
+        )
 
     def window(self, batch: Sequences) -> Window:
         """Rows as the model takes them; those of the burn-in are already behind it."""
@@ -147,35 +158,37 @@ class WorldModel(nn.Module):
         feature = observed.state.feature
         found = {
             "decoder": self.decoder.loss(feature, window.obs),
-            "reward": self.reward_weight * self.reward.loss(self.reward(feature), window.reward),
+            "reward": self.reward_coef * self.reward_head.loss(self.reward_head(feature), window.reward),
         }
-        if self.continues is not None:
-            found["continue"] = self.continues.loss(feature, window.terminated)
+        if self.continue_head is not None:
+            found["continue"] = self.continue_head.loss(feature, window.terminated)
         found["kl"], divergence = self.kl(self.rssm.latent, observed.post, observed.prior)
         return found, divergence
 
-    def latents(self, window: Window, observed: Observed) -> Tensor:
+    def carry_after_rows(self, window: Window, observed: Observed) -> Tensor:
         """The carry after every row, as buffers keep it, burn-in included.  [B, L, W]"""
         after = torch.cat((*observed.state, window.action), -1).detach()
         whole = after if window.burned is None else torch.cat((window.burned, after))
         return whole.transpose(0, 1)
 
-    def live(self, feature: Tensor) -> Tensor:
+    def continuation(self, feature: Tensor) -> Tensor:
         """Discount of going on from each state."""
-        if self.continues is None:
+        if self.continue_head is None:
             return feature.new_full(feature.shape[:-1], self.gamma)
-        return self.continues.live(feature)
+        return self.continue_head.continuation(feature)
 
-    def dream(self, start: LatentState, choose: Callable[[Tensor, int], Tensor], horizon: int) -> Dream:
+    def imagine_latents(
+        self, start: LatentState, choose: Callable[[Tensor, int], Tensor], horizon: int
+    ) -> LatentRollout:
         """`horizon` steps from states [N, ...]; `choose` takes features [N, F] and the step, and gives action rows."""
-        rssm, weights = self.rssm, self.rssm.prepared()
+        rssm, weights = self.rssm, self.rssm.cached_weights()
         noise = rssm.latent.noise((horizon, len(start.deter)), start.deter).unbind()
         states, actions = [start], []
         for t in range(horizon):
             actions.append(choose(states[-1].feature, t))
-            states.append(rssm.dream(states[-1], actions[-1], noise[t], weights))
+            states.append(rssm.img_step(states[-1], actions[-1], noise[t], weights))
         deter, stoch = (torch.stack(parts) for parts in zip(*states, strict=True))
-        return Dream(LatentState(deter, stoch), torch.stack(actions))
+        return LatentRollout(LatentState(deter, stoch), torch.stack(actions))
 
     @torch.no_grad()
     def imagine(
@@ -184,7 +197,7 @@ class WorldModel(nn.Module):
         choose: Callable[[LatentState], Tensor],
         horizon: int,
         actions: Tensor | None = None,
-    ) -> ImaginedFuture:
+    ) -> ImaginedTrajectory:
         """What is expected from where an agent stands, its last action still to be done, the likeliest every time.
 
         `actions` [N, H, ...] are taken as they are; else the agent's own last one, and then what `choose` says.
@@ -197,13 +210,13 @@ class WorldModel(nn.Module):
                 action = given[:, t]
             elif t:
                 action = choose(here)
-            here = self.rssm.dream(here, action, None)
+            here = self.rssm.img_step(here, action, None)
             features.append(here.feature)
             taken.append(env_actions(self.spec, action))
         feature = torch.stack(features, 1)
-        return ImaginedFuture(
+        return ImaginedTrajectory(
             self.decoder.predict(feature),
             torch.stack(taken, 1),
-            self.reward.value(feature),
-            self.live(feature),
+            self.reward_head.value(feature),
+            self.continuation(feature),
         )

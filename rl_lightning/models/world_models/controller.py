@@ -1,4 +1,4 @@
-"""Small controllers as rows of numbers, so that a whole population acts in one product."""
+"""Small controllers as rows of numbers, so that a whole population acts in one artifact."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ class Controller:
     Args:
         features: Width of what it sees.
         spec: What the actions are like.
-        hidden: Units of the hidden layer; 0: linear (the paper's: 867 numbers for CarRacing).
+        hidden_dim: Units of the hidden layer; 0: linear (the paper's: 867 numbers for CarRacing).
     """
 
-    def __init__(self, features: int, spec: EnvSpec, hidden: int = 0) -> None:
+    def __init__(self, features: int, spec: EnvSpec, hidden_dim: int = 0) -> None:
         if spec.action_kind == "multi_discrete":
             raise ConfigError(
                 f"a controller has one discrete or several continuous actions; {spec.env_id} has rows"
             )
-        if hidden < 0:
-            raise ConfigError(f"model.controller_hidden is {hidden}; it must be 0 (linear) or more")
-        self.features, self.outputs, self.hidden = features, spec.action_dim, hidden
+        if hidden_dim < 0:
+            raise ConfigError(f"model.controller_hidden_dim is {hidden_dim}; it must be 0 (linear) or more")
+        self.features, self.outputs, self.hidden_dim = features, spec.action_dim, hidden_dim
         self.discrete = spec.action_kind == "discrete"
-        sizes = [(features, hidden), (hidden, self.outputs)] if hidden else [(features, self.outputs)]
+        sizes = (
+            [(features, hidden_dim), (hidden_dim, self.outputs)] if hidden_dim else [(features, self.outputs)]
+        )
         self.shapes = sizes
         self.size = sum(i * o + o for i, o in sizes)
 
@@ -50,6 +52,6 @@ class Controller:
         best = features.argmax(-1, keepdim=True)
         return torch.zeros_like(features).scatter_(-1, best, 1.0)
 
-    def for_env(self, action: Tensor) -> Tensor:
+    def to_env_action(self, action: Tensor) -> Tensor:
         """The same action as an env takes it.  [..., A] -> [...] integers, or as it is"""
         return action.argmax(-1) if self.discrete else action

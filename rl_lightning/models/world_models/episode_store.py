@@ -1,4 +1,4 @@
-"""Recorded episodes as a module, so that they travel from stage to stage as any other product."""
+"""Recorded episodes as a module, so that they travel from stage to stage as any other artifact."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.types import EnvSpec, Sequences
 
 FIELDS = ("obs", "action", "reward", "terminated", "truncated", "is_first")
@@ -45,16 +45,16 @@ class Recording(nn.Module):
             self.register_buffer(name, torch.zeros(0, dtype=torch.bool))
 
     @classmethod
-    def of(cls, spec: EnvSpec) -> Recording:
+    def from_spec(cls, spec: EnvSpec) -> Recording:
         """An empty one for an env."""
         return cls(
             list(spec.obs_shape), spec.obs_dtype, list(spec.action_shape), spec.action_kind == "continuous"
         )
 
-    def provided(self, prefix: str) -> Provided:
+    def exported(self, prefix: str) -> Exported:
         names = ("obs_shape", "obs_dtype", "action_shape", "continuous")
         args = {name: getattr(self, name) for name in names}
-        return Provided(f"{type(self).__module__}.{type(self).__name__}", args, prefix)
+        return Exported(f"{type(self).__module__}.{type(self).__name__}", args, prefix)
 
     def __len__(self) -> int:
         return len(self.reward)

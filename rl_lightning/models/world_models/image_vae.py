@@ -31,20 +31,20 @@ class ImageVAE(nn.Module):
 
     Args:
         channels: Of a frame: 3 colour, 1 grey.
-        latent: Size of the code (paper: 32 CarRacing, 64 Doom).
+        latent_dim: Size of the code (paper: 32 CarRacing, 64 Doom).
         depth: Channels of the first convolution (paper: 32).
     """
 
-    def __init__(self, channels: int = 3, latent: int = 32, depth: int = 32) -> None:
+    def __init__(self, channels: int = 3, latent_dim: int = 32, depth: int = 32) -> None:
         super().__init__()
-        self.channels, self.latent, self.depth = channels, latent, depth
+        self.channels, self.latent_dim, self.depth = channels, latent_dim, depth
         sizes = [channels, *(depth * m for m in MULTIPLES)]
         convs = [nn.Conv2d(a, b, 4, 2) for a, b in pairwise(sizes)]
         self.encoder = nn.Sequential(*(part for conv in convs for part in (conv, nn.ReLU())), nn.Flatten())
         self.width = 4 * sizes[-1]
-        self.mean = nn.Linear(self.width, latent)
-        self.log_var = nn.Linear(self.width, latent)
-        self.unfold = nn.Linear(latent, self.width)
+        self.mean = nn.Linear(self.width, latent_dim)
+        self.log_var = nn.Linear(self.width, latent_dim)
+        self.unfold = nn.Linear(latent_dim, self.width)
         self.decoder = nn.Sequential(
             nn.ConvTranspose2d(self.width, 4 * depth, 5, 2), nn.ReLU(),
             nn.ConvTranspose2d(4 * depth, 2 * depth, 5, 2), nn.ReLU(),
@@ -64,7 +64,7 @@ class ImageVAE(nn.Module):
                     inputs = inputs // layer.stride[0] ** 2 if layer.in_channels != self.width else self.width
                 nn.init.normal_(layer.weight, std=math.sqrt(2.0 / inputs))
                 nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
-        for linear, inputs in ((self.mean, self.width), (self.unfold, self.latent)):
+        for linear, inputs in ((self.mean, self.width), (self.unfold, self.latent_dim)):
             nn.init.normal_(linear.weight, std=math.sqrt(1.0 / inputs))
             nn.init.zeros_(linear.bias)
         nn.init.zeros_(self.log_var.weight)
@@ -72,7 +72,7 @@ class ImageVAE(nn.Module):
 
     def init_args(self) -> dict[str, Any]:
         """What makes the same empty model again."""
-        return {"channels": self.channels, "latent": self.latent, "depth": self.depth}
+        return {"channels": self.channels, "latent_dim": self.latent_dim, "depth": self.depth}
 
     def forward(self, frames: Tensor) -> Posterior:
         """Where frames lie; bytes are scaled to [0, 1] here and nowhere else.  [B, C, 64, 64] -> [B, Z] twice"""

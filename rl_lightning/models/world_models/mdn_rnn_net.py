@@ -36,48 +36,69 @@ class MDNRNNNet(nn.Module):
     One bias vector, as the paper's own: 422,368 weights with a code of 32, 3 actions, 256 hidden and 5 mixtures.
 
     Args:
-        latent: Size of a code.
+        latent_dim: Size of a code.
         action_dim: Width of an action (one-hot if discrete).
-        hidden: Size of the LSTM.
-        mixtures: Gaussians.
-        joint: One mixture over the whole code instead of one for each of its dimensions (the paper's).
-        reward_head: Predict rewards.
-        terminated_head: Predict the end.
+        hidden_dim: Size of the LSTM.
+        num_mixtures: Gaussians.
+        joint_mixture: One mixture over the whole code instead of one for each of its dimensions (the paper's).
+        predict_reward: Predict rewards.
+        predict_termination: Predict the end.
     """
 
     no_bias: Tensor
 
     def __init__(
         self,
-        latent: int = 32,
+        latent_dim: int = 32,
         action_dim: int = 3,
-        hidden: int = 256,
-        mixtures: int = 5,
-        joint: bool = False,
-        reward_head: bool = True,
-        terminated_head: bool = True,
+        hidden_dim: int = 256,
+        num_mixtures: int = 5,
+        joint_mixture: bool = False,
+        predict_reward: bool = True,
+        predict_termination: bool = True,
     ) -> None:
         super().__init__()
-        if min(latent, action_dim, hidden, mixtures) < 1:
-            raise ConfigError("latent, action_dim, hidden and mixtures must be at least 1")
-        self.latent, self.action_dim, self.hidden, self.mixtures = latent, action_dim, hidden, mixtures
-        self.joint, self.reward_head, self.terminated_head = joint, reward_head, terminated_head
-        bound = 1.0 / math.sqrt(hidden)
-        self.w_in = nn.Parameter(torch.empty(4 * hidden, latent + action_dim).uniform_(-bound, bound))
-        self.w_hidden = nn.Parameter(torch.empty(4 * hidden, hidden).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(4 * hidden))
-        self.register_buffer("no_bias", torch.zeros(4 * hidden), persistent=False)
-        self.widths = [mixtures if joint else mixtures * latent, mixtures * latent, mixtures * latent]
-        self.widths += [1] * reward_head + [1] * terminated_head
-        self.head = nn.Linear(hidden, sum(self.widths))
+        if min(latent_dim, action_dim, hidden_dim, num_mixtures) < 1:
+            raise ConfigError("latent, action_dim, hidden and num_mixtures must be at least 1")
+        self.latent_dim, self.action_dim, self.hidden_dim, self.num_mixtures = (
+            latent_dim,
+            action_dim,
+            hidden_dim,
+            num_mixtures,
+        )
+        self.joint_mixture, self.predict_reward, self.predict_termination = (
+            joint_mixture,
+            predict_reward,
+            predict_termination,
+        )
+        bound = 1.0 / math.sqrt(hidden_dim)
+        self.w_in = nn.Parameter(torch.empty(4 * hidden_dim, latent_dim + action_dim).uniform_(-bound, bound))
+        self.w_hidden = nn.Parameter(torch.empty(4 * hidden_dim, hidden_dim).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(4 * hidden_dim))
+        self.register_buffer("no_bias", torch.zeros(4 * hidden_dim), persistent=False)
+        self.widths = [
+            num_mixtures if joint_mixture else num_mixtures * latent_dim,
+            num_mixtures * latent_dim,
+            num_mixtures * latent_dim,
+        ]
+        self.widths += [1] * predict_reward + [1] * predict_termination
+        self.head = nn.Linear(hidden_dim, sum(self.widths))
 
     def init_args(self) -> dict[str, Any]:
         """What makes the same empty model again."""
-        names = ("latent", "action_dim", "hidden", "mixtures", "joint", "reward_head", "terminated_head")
+        names = (
+            "latent_dim",
+            "action_dim",
+            "hidden_dim",
+            "num_mixtures",
+            "joint_mixture",
+            "predict_reward",
+            "predict_termination",
+        )
         return {name: getattr(self, name) for name in names}
 
     def initial_carry(self, count: int) -> Carry:
-        return (self.bias.new_zeros(count, self.hidden), self.bias.new_zeros(count, self.hidden))
+        return (self.bias.new_zeros(count, self.hidden_dim), self.bias.new_zeros(count, self.hidden_dim))
 
     def unroll(self, code: Tensor, action: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Hidden states after each step of B sequences.  [B, L, Z], [B, L, A] -> [B, L, H]"""
@@ -95,22 +116,26 @@ class MDNRNNNet(nn.Module):
     def predict(self, hidden: Tensor) -> Prediction:  # [..., H]
         logits, mean, log_std, *more = self.head(hidden).split(self.widths, -1)
         log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
-        shape = (self.mixtures, self.latent) if self.joint else (self.latent, self.mixtures)
-        if not self.joint:
+        shape = (
+            (self.num_mixtures, self.latent_dim)
+            if self.joint_mixture
+            else (self.latent_dim, self.num_mixtures)
+        )
+        if not self.joint_mixture:
             logits = logits.unflatten(-1, shape)
         scalars = [part[..., 0] for part in more]
-        reward = scalars.pop(0) if self.reward_head else None
-        ended = scalars.pop(0) if self.terminated_head else None
+        reward = scalars.pop(0) if self.predict_reward else None
+        ended = scalars.pop(0) if self.predict_termination else None
         return Prediction(logits, mean.unflatten(-1, shape), log_std.unflatten(-1, shape), reward, ended)
 
     def log_prob(self, prediction: Prediction, code: Tensor) -> Tensor:  # [..., Z] -> [...]
-        density = joint_mixture_log_prob if self.joint else mixture_log_prob
+        density = joint_mixture_log_prob if self.joint_mixture else mixture_log_prob
         return density(code, prediction.logits, prediction.mean, prediction.log_std)
 
     def sample(self, prediction: Prediction, temperature: float, clocks: Tensor, noise: Tensor) -> Tensor:
-        draw = joint_mixture_sample if self.joint else mixture_sample
+        draw = joint_mixture_sample if self.joint_mixture else mixture_sample
         return draw(prediction.logits, prediction.mean, prediction.log_std, temperature, clocks, noise)
 
     def clock_shape(self) -> tuple[int, ...]:
         """Of the exponential numbers that one row's draw takes."""
-        return (self.mixtures,) if self.joint else (self.latent, self.mixtures)
+        return (self.num_mixtures,) if self.joint_mixture else (self.latent_dim, self.num_mixtures)

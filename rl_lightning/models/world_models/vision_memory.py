@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_lightning.artifacts import Provided
+from rl_lightning.artifacts import Exported
 from rl_lightning.models.world_models.image_vae import ImageVAE
 from rl_lightning.models.world_models.mdn_rnn_net import MDNRNNNet
 from rl_lightning.types import Carry, EnvSpec
 
 
-class DreamWorld(nn.Module):
+class VisionMemoryModel(nn.Module):
     """A frozen auto-encoder and the memory that was trained on its codes.
 
     Args:
@@ -26,19 +26,19 @@ class DreamWorld(nn.Module):
         super().__init__()
         self.vision, self.memory = ImageVAE(**vision), MDNRNNNet(**memory)
 
-    def provided(self, prefix: str) -> Provided:
+    def exported(self, prefix: str) -> Exported:
         args = {"vision": self.vision.init_args(), "memory": self.memory.init_args()}
-        return Provided(f"{type(self).__module__}.{type(self).__name__}", args, prefix)
+        return Exported(f"{type(self).__module__}.{type(self).__name__}", args, prefix)
 
     def features(self, code: Tensor, carry: Carry, use_cell: bool) -> Tensor:
         """What a controller sees: the code, and the state from before this code was remembered.  -> [B, F]"""
         return torch.cat((code, *carry) if use_cell else (code, carry[0]), -1)
 
     def feature_width(self, use_cell: bool) -> int:
-        return self.memory.latent + self.memory.hidden * (2 if use_cell else 1)
+        return self.memory.latent_dim + self.memory.hidden_dim * (2 if use_cell else 1)
 
 
-def heard(action: Tensor, spec: EnvSpec) -> Tensor:
+def action_input(action: Tensor, spec: EnvSpec) -> Tensor:
     """Stored actions as the memory hears of them: one-hot where they are discrete.  -> [..., A]"""
     if spec.action_kind == "continuous":
         return action.flatten(-len(spec.action_shape)) if len(spec.action_shape) > 1 else action

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_lightning.nn.denoisers.row_denoisers import FourierTime, joined
+from rl_lightning.nn.denoisers.row_denoisers import GaussianFourierProjection, joined
 
 
 class GuideNet(nn.Module):
@@ -17,20 +17,25 @@ class GuideNet(nn.Module):
     Args:
         action_dim: Width of an action.
         obs_dim: Width of an observation.
-        hidden: Width of each hidden layer.
-        features: Features of time.
-        scale: Spread of the random frequencies that time is seen through.
+        hidden_dims: Width of each hidden layer.
+        time_embed_dim: Features of time.
+        fourier_scale: Spread of the random frequencies that time is seen through.
     """
 
     def __init__(
-        self, action_dim: int, obs_dim: int, hidden: list[int], features: int = 32, scale: float = 30.0
+        self,
+        action_dim: int,
+        obs_dim: int,
+        hidden_dims: list[int],
+        time_embed_dim: int = 32,
+        fourier_scale: float = 30.0,
     ) -> None:
         super().__init__()
-        self.time = FourierTime(features, scale)
-        self.widths = [action_dim, features + obs_dim]
-        self.enter = nn.Linear(sum(self.widths), hidden[0])
-        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in pairwise(hidden))
-        self.last = nn.Linear(hidden[-1], 1)
+        self.time = GaussianFourierProjection(time_embed_dim, fourier_scale)
+        self.widths = [action_dim, time_embed_dim + obs_dim]
+        self.enter = nn.Linear(sum(self.widths), hidden_dims[0])
+        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in pairwise(hidden_dims))
+        self.last = nn.Linear(hidden_dims[-1], 1)
 
     def _first(self, x: Tensor, t: Tensor, obs: Tensor) -> Tensor:
         """What the first layer gives; time and observation are multiplied once for all rows that share them."""

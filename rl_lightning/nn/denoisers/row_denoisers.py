@@ -35,7 +35,7 @@ class Denoiser(ABC):
         """A fresh network for rows of shape `event`: (A,) for one action, (H, A) for H of them."""
 
 
-def halved(net: nn.Module) -> nn.Module:
+def to_bfloat16(net: nn.Module) -> nn.Module:
     """A copy with its weights in half precision (bf16); frequencies and other constants stay as they are."""
     half = copy.deepcopy(net)
     for parameter in half.parameters():
@@ -52,14 +52,14 @@ def joined(first: Tensor, second: Tensor) -> Tensor:
     return torch.cat((first.expand(*lead, -1), second.expand(*lead, -1)), -1)
 
 
-class FourierTime(nn.Module):
+class GaussianFourierProjection(nn.Module):
     """Time as waves of random, fixed frequencies.  [...] -> [..., width]"""
 
     frequencies: Tensor
 
-    def __init__(self, width: int = 32, scale: float = 30.0) -> None:
+    def __init__(self, width: int = 32, fourier_scale: float = 30.0) -> None:
         super().__init__()
-        self.register_buffer("frequencies", scale * torch.randn(width // 2))
+        self.register_buffer("frequencies", fourier_scale * torch.randn(width // 2))
         self.linear = nn.Linear(width, width)
 
     def forward(self, t: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class FourierTime(nn.Module):
         return self.linear(waves.to(self.linear.weight.dtype))
 
 
-class SineTime(nn.Module):
+class SinusoidalTimeEmbedding(nn.Module):
     """Time as waves of fixed frequencies, then two layers.  [...] -> [..., width]"""
 
     frequencies: Tensor
@@ -110,31 +110,33 @@ class ResidualDenoiserNet(DenoiserNet):
         self,
         event: tuple[int, ...],
         cond_dim: int,
-        widths: list[int],
-        embed: int,
-        features: int,
-        scale: float,
+        down_dims: list[int],
+        embed_dim: int,
+        time_embed_dim: int,
+        fourier_scale: float,
     ) -> None:
         super().__init__()
         self.event, dim = event, math.prod(event)
-        self.time = FourierTime(features, scale)
-        self.cond = nn.Linear(cond_dim, features)
-        self.embed = nn.Sequential(nn.Linear(2 * features, embed), nn.SiLU(), nn.Linear(embed, embed))
-        down = [ResidualBlock(i, o) for i, o in zip([dim, *widths[:-1]], widths, strict=True)]
-        middle = ResidualBlock(widths[-1], widths[-1])
-        ups, width = [], widths[-1]
-        for skip, out in zip(widths[:0:-1], widths[-2::-1], strict=True):
+        self.time = GaussianFourierProjection(time_embed_dim, fourier_scale)
+        self.cond = nn.Linear(cond_dim, time_embed_dim)
+        self.embed_dim = nn.Sequential(
+            nn.Linear(2 * time_embed_dim, embed_dim), nn.SiLU(), nn.Linear(embed_dim, embed_dim)
+        )
+        down = [ResidualBlock(i, o) for i, o in zip([dim, *down_dims[:-1]], down_dims, strict=True)]
+        middle = ResidualBlock(down_dims[-1], down_dims[-1])
+        ups, width = [], down_dims[-1]
+        for skip, out in zip(down_dims[:0:-1], down_dims[-2::-1], strict=True):
             ups.append(ResidualBlock(skip + width, out))
             width = out
         self.down, self.middle, self.up = nn.ModuleList(down), middle, nn.ModuleList(ups)
-        self.sizes = [*widths, widths[-1], *widths[-2::-1]]
-        self.shift = nn.Linear(embed, sum(self.sizes))  # of all blocks at once
-        self.last = nn.Linear(2 * widths[0], dim)
+        self.sizes = [*down_dims, down_dims[-1], *down_dims[-2::-1]]
+        self.shift = nn.Linear(embed_dim, sum(self.sizes))  # of all blocks at once
+        self.last = nn.Linear(2 * down_dims[0], dim)
 
     def shifts(self, t: Tensor, cond: Tensor) -> list[Tensor]:
         """What time and condition add to every block."""
         both = joined(F.silu(self.cond(cond)), self.time(t))
-        return list(self.shift(F.silu(self.embed(both))).split(self.sizes, -1))
+        return list(self.shift(F.silu(self.embed_dim(both))).split(self.sizes, -1))
 
     def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
         shifts = self.shifts(t, cond)
@@ -154,46 +156,53 @@ class ResidualDenoiser(Denoiser):
     """The residual network with skips of Diffusion-DICE (and of QGPO before it); no normalisation, no dropout.
 
     Args:
-        widths: Widths on the way down; the way up mirrors them.
-        embed: Width of the embedding of time and condition.
-        features: Features of time, and of the condition, before that.
-        scale: Spread of the random frequencies that time is seen through.
+        down_dims: Widths on the way down; the way up mirrors them.
+        embed_dim: Width of the embedding of time and condition.
+        time_embed_dim: Features of time, and of the condition, before that.
+        fourier_scale: Spread of the random frequencies that time is seen through.
     """
 
     def __init__(
         self,
-        widths: list[int] = [512, 256, 128],  # noqa: B006  (copied, never mutated)
-        embed: int = 128,
-        features: int = 32,
-        scale: float = 30.0,
+        down_dims: list[int] = [512, 256, 128],  # noqa: B006  (copied, never mutated)
+        embed_dim: int = 128,
+        time_embed_dim: int = 32,
+        fourier_scale: float = 30.0,
     ) -> None:
-        check_sizes("embed and features", [embed, features])
-        self.widths, self.embed, self.features, self.scale = (
-            check_sizes("widths", widths),
-            embed,
-            features,
-            scale,
+        check_sizes("embed and features", [embed_dim, time_embed_dim])
+        self.down_dims, self.embed_dim, self.time_embed_dim, self.fourier_scale = (
+            check_sizes("down_dims", down_dims),
+            embed_dim,
+            time_embed_dim,
+            fourier_scale,
         )
 
     def build(self, event: tuple[int, ...], cond_dim: int) -> ResidualDenoiserNet:
-        return ResidualDenoiserNet(event, cond_dim, self.widths, self.embed, self.features, self.scale)
+        return ResidualDenoiserNet(
+            event, cond_dim, self.down_dims, self.embed_dim, self.time_embed_dim, self.fourier_scale
+        )
 
 
 class MLPDenoiserNet(DenoiserNet):
     """One stack over row, time and condition; the first layer's products are taken apart, so that each is done once."""
 
     def __init__(
-        self, event: tuple[int, ...], cond_dim: int, hidden: list[int], features: int, activation: str
+        self,
+        event: tuple[int, ...],
+        cond_dim: int,
+        hidden_dims: list[int],
+        time_embed_dim: int,
+        activation: str,
     ) -> None:
         super().__init__()
         self.event, dim = event, math.prod(event)
-        self.widths = [dim, cond_dim + features]
-        self.time = SineTime(features)
-        self.enter = nn.Linear(sum(self.widths), hidden[0])
+        self.widths = [dim, cond_dim + time_embed_dim]
+        self.time = SinusoidalTimeEmbedding(time_embed_dim)
+        self.enter = nn.Linear(sum(self.widths), hidden_dims[0])
         layers: list[nn.Module] = [make_activation(activation)]
-        for i, o in pairwise(hidden):
+        for i, o in pairwise(hidden_dims):
             layers += [nn.Linear(i, o), make_activation(activation)]
-        self.layers = nn.Sequential(*layers, nn.Linear(hidden[-1], dim))
+        self.layers = nn.Sequential(*layers, nn.Linear(hidden_dims[-1], dim))
 
     def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
         known = joined(cond, self.time(t))
@@ -207,19 +216,23 @@ class MLPDenoiser(Denoiser):
     """Fully connected layers over the row, its time and its condition.
 
     Args:
-        hidden: Width of each layer.
-        features: Features of time.
+        hidden_dims: Width of each layer.
+        time_embed_dim: Features of time.
         activation: Non-linearity after each layer.
     """
 
     def __init__(
         self,
-        hidden: list[int] = [256, 256, 256],  # noqa: B006  (copied, never mutated)
-        features: int = 64,
+        hidden_dims: list[int] = [256, 256, 256],  # noqa: B006  (copied, never mutated)
+        time_embed_dim: int = 64,
         activation: str = "mish",
     ) -> None:
         make_activation(activation)
-        self.hidden, self.features, self.activation = check_sizes("hidden", hidden), features, activation
+        self.hidden_dims, self.time_embed_dim, self.activation = (
+            check_sizes("hidden_dims", hidden_dims),
+            time_embed_dim,
+            activation,
+        )
 
     def build(self, event: tuple[int, ...], cond_dim: int) -> MLPDenoiserNet:
-        return MLPDenoiserNet(event, cond_dim, self.hidden, self.features, self.activation)
+        return MLPDenoiserNet(event, cond_dim, self.hidden_dims, self.time_embed_dim, self.activation)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.nn.denoisers.row_denoisers import Denoiser, DenoiserNet, SineTime
+from rl_lightning.nn.denoisers.row_denoisers import Denoiser, DenoiserNet, SinusoidalTimeEmbedding
 from rl_lightning.nn.init import check_sizes
 
 
@@ -30,12 +30,12 @@ def as_batch(x: Tensor, t: Tensor, cond: Tensor) -> tuple[Tensor, Tensor, Tensor
 class FilmBlock(nn.Module):
     """Two convolutions; time and condition scale and shift what the first gives."""
 
-    def __init__(self, in_dim: int, out_dim: int, cond_dim: int, kernel: int, groups: int) -> None:
+    def __init__(self, in_dim: int, out_dim: int, cond_dim: int, kernel_size: int, num_groups: int) -> None:
         super().__init__()
 
         def layer(width: int) -> nn.Sequential:
-            convolution = nn.Conv1d(width, out_dim, kernel, padding=kernel // 2)
-            return nn.Sequential(convolution, nn.GroupNorm(groups, out_dim), nn.Mish())
+            convolution = nn.Conv1d(width, out_dim, kernel_size, padding=kernel_size // 2)
+            return nn.Sequential(convolution, nn.GroupNorm(num_groups, out_dim), nn.Mish())
 
         self.first, self.second = layer(in_dim), layer(out_dim)
         self.film = nn.Sequential(nn.Mish(), nn.Linear(cond_dim, 2 * out_dim))
@@ -53,33 +53,37 @@ class UNetDenoiserNet(DenoiserNet):
         self,
         event: tuple[int, ...],
         cond_dim: int,
-        channels: list[int],
-        kernel: int,
-        groups: int,
-        features: int,
+        down_dims: list[int],
+        kernel_size: int,
+        num_groups: int,
+        time_embed_dim: int,
     ) -> None:
         super().__init__()
         length, width = check_event("UNetDenoiser", event)
-        if length % 2 ** (len(channels) - 1):
+        if length % 2 ** (len(down_dims) - 1):
             raise ConfigError(
-                f"UNetDenoiser halves a stretch {len(channels) - 1} times; {length} actions cannot be halved so often"
+                f"UNetDenoiser halves a stretch {len(down_dims) - 1} times; {length} actions cannot be halved so often"
             )
-        self.time = SineTime(features)
-        known = features + cond_dim
+        self.time = SinusoidalTimeEmbedding(time_embed_dim)
+        known = time_embed_dim + cond_dim
 
         def block(i: int, o: int) -> FilmBlock:
-            return FilmBlock(i, o, known, kernel, groups)
+            return FilmBlock(i, o, known, kernel_size, num_groups)
 
-        sizes = [width, *channels]
+        sizes = [width, *down_dims]
         self.down = nn.ModuleList(nn.ModuleList((block(i, o), block(o, o))) for i, o in pairwise(sizes))
-        self.narrow = nn.ModuleList(nn.Conv1d(o, o, 3, 2, 1) for o in channels[:-1])
-        self.middle = nn.ModuleList((block(channels[-1], channels[-1]), block(channels[-1], channels[-1])))
-        ups = list(pairwise(reversed(channels)))
+        self.narrow = nn.ModuleList(nn.Conv1d(o, o, 3, 2, 1) for o in down_dims[:-1])
+        self.middle = nn.ModuleList(
+            (block(down_dims[-1], down_dims[-1]), block(down_dims[-1], down_dims[-1]))
+        )
+        ups = list(pairwise(reversed(down_dims)))
         self.up = nn.ModuleList(nn.ModuleList((block(2 * i, o), block(o, o))) for i, o in ups)
         self.widen = nn.ModuleList(nn.ConvTranspose1d(o, o, 4, 2, 1) for _, o in ups)
-        first = channels[0]
+        first = down_dims[0]
         end = nn.Sequential(
-            nn.Conv1d(first, first, kernel, padding=kernel // 2), nn.GroupNorm(groups, first), nn.Mish()
+            nn.Conv1d(first, first, kernel_size, padding=kernel_size // 2),
+            nn.GroupNorm(num_groups, first),
+            nn.Mish(),
         )
         self.last = nn.Sequential(end, nn.Conv1d(first, width, 1))
 
@@ -106,26 +110,34 @@ class UNetDenoiser(Denoiser):
     """The 1-D U-Net of diffusion policies (Chi et al. 2023).
 
     Args:
-        channels: Channels of each level; each further level halves the stretch.
-        kernel: Width of the convolutions; odd.
-        groups: Groups that are normalised together; must divide all channels.
-        features: Features of time.
+        down_dims: Channels of each level; each further level halves the stretch.
+        kernel_size: Width of the convolutions; odd.
+        num_groups: Groups that are normalised together; must divide all channels.
+        time_embed_dim: Features of time.
     """
 
     def __init__(
         self,
-        channels: list[int] = [64, 128],  # noqa: B006  (copied, never mutated)
-        kernel: int = 5,
-        groups: int = 8,
-        features: int = 64,
+        down_dims: list[int] = [64, 128],  # noqa: B006  (copied, never mutated)
+        kernel_size: int = 5,
+        num_groups: int = 8,
+        time_embed_dim: int = 64,
     ) -> None:
-        self.channels, self.kernel, self.groups = check_sizes("channels", channels), kernel, groups
-        self.features = features
-        if kernel < 1 or kernel % 2 == 0 or any(width % groups for width in channels):
-            raise ConfigError("UNetDenoiser: kernel must be odd, and groups must divide all channels")
+        self.down_dims, self.kernel_size, self.num_groups = (
+            check_sizes("down_dims", down_dims),
+            kernel_size,
+            num_groups,
+        )
+        self.time_embed_dim = time_embed_dim
+        if kernel_size < 1 or kernel_size % 2 == 0 or any(width % num_groups for width in down_dims):
+            raise ConfigError(
+                "UNetDenoiser: kernel_size must be odd, and num_groups must divide all channels"
+            )
 
     def build(self, event: tuple[int, ...], cond_dim: int) -> UNetDenoiserNet:
-        return UNetDenoiserNet(event, cond_dim, self.channels, self.kernel, self.groups, self.features)
+        return UNetDenoiserNet(
+            event, cond_dim, self.down_dims, self.kernel_size, self.num_groups, self.time_embed_dim
+        )
 
 
 class TransformerDenoiserNet(DenoiserNet):
@@ -137,24 +149,24 @@ class TransformerDenoiserNet(DenoiserNet):
         self,
         event: tuple[int, ...],
         cond_dim: int,
-        width: int,
-        heads: int,
-        layers: int,
+        embed_dim: int,
+        num_heads: int,
+        num_layers: int,
         dropout: float,
         causal: bool,
     ) -> None:
         super().__init__()
         length, action = check_event("TransformerDenoiser", event)
-        self.time = SineTime(width)
-        self.cond = nn.Linear(cond_dim, width)
-        self.enter = nn.Linear(action, width)
-        self.position = nn.Parameter(0.02 * torch.randn(length, width))
-        self.place = nn.Parameter(0.02 * torch.randn(2, width))
+        self.time = SinusoidalTimeEmbedding(embed_dim)
+        self.cond = nn.Linear(cond_dim, embed_dim)
+        self.enter = nn.Linear(action, embed_dim)
+        self.position = nn.Parameter(0.02 * torch.randn(length, embed_dim))
+        self.place = nn.Parameter(0.02 * torch.randn(2, embed_dim))
         layer = nn.TransformerDecoderLayer(
-            width, heads, 4 * width, dropout, "gelu", batch_first=True, norm_first=True
+            embed_dim, num_heads, 4 * embed_dim, dropout, "gelu", batch_first=True, norm_first=True
         )
-        self.decoder = nn.TransformerDecoder(layer, layers)
-        self.last = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, action))
+        self.decoder = nn.TransformerDecoder(layer, num_layers)
+        self.last = nn.Sequential(nn.LayerNorm(embed_dim), nn.Linear(embed_dim, action))
         mask = nn.Transformer.generate_square_subsequent_mask(length) if causal else None
         self.register_buffer("mask", mask, persistent=False)
 
@@ -169,24 +181,29 @@ class TransformerDenoiser(Denoiser):
     """The transformer of diffusion policies (Chi et al. 2023).
 
     Args:
-        width: Width of the tokens; even, and divided by heads.
-        heads: Attention heads.
-        layers: Layers.
-        dropout: Share of activations dropped in training.
+        embed_dim: Width of the tokens; even, and divided by heads.
+        num_heads: Attention heads.
+        num_layers: Layers.
+        dropout: Fraction of activations dropped in training.
         causal: An action sees only those before it.
     """
 
     def __init__(
-        self, width: int = 128, heads: int = 4, layers: int = 4, dropout: float = 0.1, causal: bool = True
+        self,
+        embed_dim: int = 128,
+        num_heads: int = 4,
+        num_layers: int = 4,
+        dropout: float = 0.1,
+        causal: bool = True,
     ) -> None:
-        if width % heads or width % 2 or layers < 1 or not 0.0 <= dropout < 1.0:
+        if embed_dim % num_heads or embed_dim % 2 or num_layers < 1 or not 0.0 <= dropout < 1.0:
             raise ConfigError(
-                "TransformerDenoiser: width must be even and divided by heads, layers at least 1, dropout below 1"
+                "TransformerDenoiser: embed_dim must be even and divided by heads, layers at least 1, dropout below 1"
             )
-        self.width, self.heads, self.layers = width, heads, layers
+        self.embed_dim, self.num_heads, self.num_layers = embed_dim, num_heads, num_layers
         self.dropout, self.causal = dropout, causal
 
     def build(self, event: tuple[int, ...], cond_dim: int) -> TransformerDenoiserNet:
         return TransformerDenoiserNet(
-            event, cond_dim, self.width, self.heads, self.layers, self.dropout, self.causal
+            event, cond_dim, self.embed_dim, self.num_heads, self.num_layers, self.dropout, self.causal
         )

@@ -28,7 +28,7 @@ def timing_signal(channels: int, height: int, width: int) -> Tensor:
     return signal
 
 
-class Timing(nn.Module):
+class TimingSignal(nn.Module):
     """Adds where a pixel is to what it holds."""
 
     signal: Tensor
@@ -44,10 +44,10 @@ class Timing(nn.Module):
 
 def make_timing(there: bool, channels: int, size: tuple[int, int]) -> nn.Module:
     """The signal, or nothing."""
-    return Timing(channels, *size) if there else nn.Identity()
+    return TimingSignal(channels, *size) if there else nn.Identity()
 
 
-class Inject(nn.Module):
+class ActionInjector(nn.Module):
     """Scales and shifts every channel by what is decided: x * sigmoid(W1 a) + W2 a."""
 
     def __init__(self, width: int, channels: int) -> None:
@@ -90,7 +90,7 @@ class SpaceNorm(nn.InstanceNorm2d):
         return torch.addcmul(self.bias[:, None, None].to(x.dtype), centred, scale)
 
 
-class Doubling(nn.ConvTranspose2d):
+class UpsampleConv(nn.ConvTranspose2d):
     """Twice the size by a transposed convolution of 4 x 4 with stride 2.
 
     Output pixels of one parity see 2 x 2 of the kernel: four plain convolutions, each a quarter of the output. With an

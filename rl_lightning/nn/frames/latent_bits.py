@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rl_lightning.nn.frames.frame_parts import Inject, MeanAttention, Timing
+from rl_lightning.nn.frames.frame_parts import ActionInjector, MeanAttention, TimingSignal
 
 SYMBOL_BITS = 8  # bits that the LSTM foretells at once
 NOISE, NOISE_BOUND = 0.2, 0.4  # of what is squashed to a bit in training
@@ -47,12 +47,12 @@ class BitsPosterior(nn.Module):
         actions: int,
         width: int,
         filters: tuple[int, int],
-        bits: int,
+        bottleneck_bits: int,
         attended: int,
     ) -> None:
         super().__init__()
-        self.embed, self.timing = nn.Conv2d(planes, width, 1), Timing(width, *size)
-        self.inject = Inject(actions, width)
+        self.embed, self.timing = nn.Conv2d(planes, width, 1), TimingSignal(width, *size)
+        self.inject = ActionInjector(actions, width)
         first = _shrinking(size)
         after = tuple((n + 2 * first[2] - first[0]) // first[1] + 1 for n in size)
         second = _shrinking((after[0], after[1]))
@@ -60,7 +60,7 @@ class BitsPosterior(nn.Module):
         self.second = nn.Conv2d(filters[0], filters[1], *second)
         self.attend_first = MeanAttention(filters[0], attended)
         self.attend_second = MeanAttention(filters[1], attended)
-        self.out = nn.Linear(2 * attended, bits)
+        self.out = nn.Linear(2 * attended, bottleneck_bits)
 
     def forward(self, planes: Tensor, action: Tensor) -> Tensor:  # [B, P, H, W], [B, A] -> [B, bits]
         x = self.inject(self.timing(self.embed(planes)), action)
@@ -73,9 +73,9 @@ class BitsPosterior(nn.Module):
 class BitsPredictor(nn.Module):
     """An LSTM that tells the bits, eight at a time, from the features before them."""
 
-    def __init__(self, features: int, bits: int, width: int) -> None:
+    def __init__(self, features: int, bottleneck_bits: int, width: int) -> None:
         super().__init__()
-        self.length = bits // SYMBOL_BITS
+        self.length = bottleneck_bits // SYMBOL_BITS
         self.start = nn.ModuleList(nn.Linear(features, width) for _ in range(3))  # first input, h, c
         self.embed = nn.Linear(2**SYMBOL_BITS, width)
         self.lstm = nn.LSTM(width, width, batch_first=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.nn.frames.frame_parts import Doubling, Inject, halving, make_norm, make_timing
+from rl_lightning.nn.frames.frame_parts import ActionInjector, UpsampleConv, halving, make_norm, make_timing
 from rl_lightning.nn.frames.latent_bits import BitsPosterior, BitsPredictor, signs, training_bits
 
 
@@ -45,8 +45,8 @@ class Up(nn.Module):
         dropout: float, norm: str, timing: bool,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.drop, self.inject = nn.Dropout(dropout), Inject(actions, channels)
-        self.conv = Doubling(channels, out, odd)
+        self.drop, self.inject = nn.Dropout(dropout), ActionInjector(actions, channels)
+        self.conv = UpsampleConv(channels, out, odd)
         self.norm, self.timing = make_norm(norm, out), make_timing(timing, out, size)
 
     def forward(self, x: Tensor, skip: Tensor, action: Tensor) -> Tensor:
@@ -57,11 +57,11 @@ class Up(nn.Module):
 class Middle(nn.Module):
     """Convolutions on the small map; the first replaces, every other adds."""
 
-    def __init__(self, channels: int, layers: int, dropout: float, norm: str) -> None:
+    def __init__(self, channels: int, hidden_layers: int, dropout: float, norm: str) -> None:
         super().__init__()
         self.drop = nn.Dropout(dropout)
-        self.convs = nn.ModuleList(nn.Conv2d(channels, channels, 3, 1, 1) for _ in range(layers))
-        self.norms = nn.ModuleList(make_norm(norm, channels) for _ in range(layers - 1))
+        self.convs = nn.ModuleList(nn.Conv2d(channels, channels, 3, 1, 1) for _ in range(hidden_layers))
+        self.norms = nn.ModuleList(make_norm(norm, channels) for _ in range(hidden_layers - 1))
 
     def forward(self, x: Tensor) -> Tensor:
         for k, conv in enumerate(self.convs):
@@ -78,60 +78,78 @@ class NextFrameNet(nn.Module):
         target_planes: Channels of a frame that bits are read from.
         size: Height and width.
         actions: Number of actions.
-        width: Channels at full size.
-        levels: Halvings.
-        doublings: Halvings that double the channels.
-        middle: Convolutions on the small map.
+        base_channels: Channels at full size.
+        compress_steps: Halvings.
+        filter_double_steps: Halvings that double the channels.
+        hidden_layers: Convolutions on the small map.
         dropout: Of the halvings and doublings.
-        middle_dropout: Of the small map.
+        residual_dropout: Of the small map.
         norm: layer or instance.
-        bits: Of the latent; 0: none.
+        bottleneck_bits: Of the latent; 0: none.
         latent_filters: Channels of the two convolutions that bits are read by.
-        latent_width: Of the LSTM.
-        flip: Chance that a bit is turned in training.
-        timing: Add where a pixel is to every map.
+        latent_state_size: Of the LSTM.
+        bottleneck_noise: Chance that a bit is turned in training.
+        timing_signal: Add where a pixel is to every map.
     """
 
     def __init__(
-        self, planes: int, target_planes: int, size: tuple[int, int], actions: int, width: int, levels: int,
-        doublings: int, middle: int, dropout: float, middle_dropout: float, norm: str, bits: int,
-        latent_filters: tuple[int, int], latent_width: int, flip: float, timing: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        planes: int,
+        target_planes: int,
+        size: tuple[int, int],
+        actions: int,
+        base_channels: int,
+        compress_steps: int,
+        filter_double_steps: int,
+        hidden_layers: int,
+        dropout: float,
+        residual_dropout: float,
+        norm: str,
+        bottleneck_bits: int,
+        latent_filters: tuple[int, int],
+        latent_state_size: int,
+        bottleneck_noise: float,
+        timing_signal: bool = True,
+    ) -> None:
         super().__init__()
-        heights, widths = halving(size[0], levels), halving(size[1], levels)
+        heights, widths = halving(size[0], compress_steps), halving(size[1], compress_steps)
         self.sizes = list(zip(heights, widths, strict=True))
-        channels = [width * 2 ** min(k, doublings) for k in range(levels + 1)]
+        channels = [base_channels * 2 ** min(k, filter_double_steps) for k in range(compress_steps + 1)]
         check_sizes(self.sizes, norm)
-        self.actions, self.flip = actions, flip
-        self.embed, self.timing = nn.Conv2d(planes, width, 1), make_timing(timing, width, size)
+        self.actions, self.bottleneck_noise = actions, bottleneck_noise
+        self.embed, self.timing_signal = (
+            nn.Conv2d(planes, base_channels, 1),
+            make_timing(timing_signal, base_channels, size),
+        )
         nn.init.normal_(self.embed.bias, 0.0, 0.01)  # type: ignore[arg-type]
         self.down = nn.ModuleList(
-            Down(channels[k], channels[k + 1], self.sizes[k], dropout, norm, timing) for k in range(levels)
+            Down(channels[k], channels[k + 1], self.sizes[k], dropout, norm, timing_signal)
+            for k in range(compress_steps)
         )
         self.mid_channels, self.mid_size = channels[-1], self.sizes[-1]
         flat = channels[-1] * math.prod(self.mid_size)
         self.value = nn.Linear(flat, 1)
-        self.inject = Inject(actions, channels[-1])
-        self.middle = Middle(channels[-1], middle, middle_dropout, norm)
+        self.inject = ActionInjector(actions, channels[-1])
+        self.hidden_layers = Middle(channels[-1], hidden_layers, residual_dropout, norm)
         self.up = nn.ModuleList()
-        for k in reversed(range(levels)):
+        for k in reversed(range(compress_steps)):
             odd = (heights[k] - 2 * heights[k + 1], widths[k] - 2 * widths[k + 1])
             self.up.append(
-                Up(channels[k + 1], channels[k], self.sizes[k], odd, actions, dropout, norm, timing)
+                Up(channels[k + 1], channels[k], self.sizes[k], odd, actions, dropout, norm, timing_signal)
             )
-        self.bits = bits
-        if bits:
+        self.bottleneck_bits = bottleneck_bits
+        if bottleneck_bits:
             self.posterior = BitsPosterior(
                 planes + target_planes,
                 size,
                 actions,
-                width,
+                base_channels,
                 latent_filters,
-                bits,
+                bottleneck_bits,
                 2 * (planes + target_planes),
             )
-            self.prior = BitsPredictor(flat, bits, latent_width)
-            self.use_bits = Inject(bits, channels[-1])
+            self.prior = BitsPredictor(flat, bottleneck_bits, latent_state_size)
+            self.use_bits = ActionInjector(bottleneck_bits, channels[-1])
 
     def forward(
         self, planes: Tensor, action: Tensor, target: Tensor | None, certain: float, use: float,
@@ -143,7 +161,7 @@ class NextFrameNet(nn.Module):
         1), `use` the chance that bits are used at all in training; outside of it, they are used if it is above 0.
         """
         given = F.one_hot(action.long(), self.actions).to(planes.dtype)
-        x = self.timing(self.embed(planes))
+        x = self.timing_signal(self.embed(planes))
         skips = []
         for layer in self.down:
             skips.append(x)
@@ -152,7 +170,7 @@ class NextFrameNet(nn.Module):
         x = self.inject(x, given)
         x, latent_loss = self._with_bits(x, planes, given, target, certain, use, generator)
         mid = x
-        x = self.middle(x)
+        x = self.hidden_layers(x)
         for layer, skip in zip(self.up, reversed(skips), strict=True):
             x = layer(x, skip, given)
         return Features(mid, x, value, latent_loss)
@@ -162,7 +180,7 @@ class NextFrameNet(nn.Module):
         generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         nothing = x.new_zeros(())
-        if not self.bits:
+        if not self.bottleneck_bits:
             return x, nothing
         flat = x.flatten(1)
         if target is None:
@@ -171,7 +189,7 @@ class NextFrameNet(nn.Module):
             return self.use_bits(x, self.prior.sample(flat, generator).to(x.dtype)), nothing
         logits = self.posterior(torch.cat([planes, target], 1), given)
         loss = self.prior.loss(flat, signs(logits.detach()))
-        bits = training_bits(logits, self.flip, certain)
+        bits = training_bits(logits, self.bottleneck_noise, certain)
         if certain > 0.0:  # bits that the LSTM would have told, as later, when nothing can be read
             told = self.prior.sample(flat).to(bits.dtype)
             bits = torch.where(torch.rand_like(bits) < 0.5 * certain, told, bits)

@@ -29,17 +29,17 @@ class MeanRewardNet(RewardNet):
 
     Args:
         mid_channels: Channels of the small map.
-        width: Channels of the full map.
+        base_channels: Channels of the full map.
         mid_size: Height and width of the small map.
-        levels: Halvings between the two; unused here.
+        compress_steps: Halvings between the two; unused here.
         norm: Unused here.
     """
 
     def __init__(
-        self, mid_channels: int, width: int, mid_size: tuple[int, int], levels: int, norm: str
+        self, mid_channels: int, base_channels: int, mid_size: tuple[int, int], compress_steps: int, norm: str
     ) -> None:
         super().__init__()
-        self.hidden, self.out = nn.Linear(mid_channels + width, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        self.hidden, self.out = nn.Linear(mid_channels + base_channels, HIDDEN), nn.Linear(HIDDEN, CLASSES)
 
     def forward(self, mid: Tensor, fin: Tensor) -> Tensor:
         means = torch.cat([mid.mean((-2, -1)), fin.mean((-2, -1))], 1)
@@ -51,21 +51,26 @@ class SpatialRewardNet(RewardNet):
 
     Args:
         mid_channels: Channels of the small map.
-        width: Channels of the full map.
+        base_channels: Channels of the full map.
         mid_size: Height and width of the small map.
-        levels: Halvings between the two.
+        compress_steps: Halvings between the two.
         norm: layer or instance, without weights of its own.
     """
 
     def __init__(
-        self, mid_channels: int, width: int, mid_size: tuple[int, int], levels: int, norm: str
+        self, mid_channels: int, base_channels: int, mid_size: tuple[int, int], compress_steps: int, norm: str
     ) -> None:
         super().__init__()
-        self.from_mid, self.from_fin = nn.Conv2d(mid_channels, width, 1), nn.Conv2d(width, width, 1)
+        self.from_mid, self.from_fin = (
+            nn.Conv2d(mid_channels, base_channels, 1),
+            nn.Conv2d(base_channels, base_channels, 1),
+        )
         self.drop = nn.Dropout2d(DROPOUT)
-        self.convs = nn.ModuleList(nn.Conv2d(width, width, 4, 2, 1) for _ in range(levels))
-        self.norm = make_norm(norm, width, affine=False)
-        self.hidden = nn.Linear(2 * width * math.prod(mid_size), HIDDEN)
+        self.convs = nn.ModuleList(
+            nn.Conv2d(base_channels, base_channels, 4, 2, 1) for _ in range(compress_steps)
+        )
+        self.norm = make_norm(norm, base_channels, affine=False)
+        self.hidden = nn.Linear(2 * base_channels * math.prod(mid_size), HIDDEN)
         self.out = nn.Linear(HIDDEN, CLASSES)
 
     def forward(self, mid: Tensor, fin: Tensor) -> Tensor:

@@ -30,35 +30,35 @@ class QEnsemble(nn.Module):
     """E critics of a continuous action as one batched network.
 
     Args:
-        members: Number of critics.
+        ensemble_size: Number of critics.
         obs: Width of flat observations, or a feed-forward torso that encodes them for all members.
         action_dim: Width of an action.
-        hidden: Width of each hidden layer.
+        hidden_dims: Width of each hidden layer.
         activation: Non-linearity after each hidden layer.
         layer_norm: Normalise each hidden layer's output before its activation.
     """
 
     def __init__(
         self,
-        members: int,
+        ensemble_size: int,
         obs: int | FeedForward,
         action_dim: int,
-        hidden: Sequence[int] = (256, 256),
+        hidden_dims: Sequence[int] = (256, 256),
         activation: str = "relu",
         layer_norm: bool = False,
     ) -> None:
         super().__init__()
-        self.members = members
+        self.ensemble_size = ensemble_size
         self.torso = obs if isinstance(obs, FeedForward) else None
         size = (obs if isinstance(obs, int) else obs.out_dim) + action_dim
         layers: list[nn.Module] = []
-        for width in hidden:
-            layers.append(EnsembleLinear(members, size, width))
+        for width in hidden_dims:
+            layers.append(EnsembleLinear(ensemble_size, size, width))
             if layer_norm:
-                layers.append(EnsembleNorm(members, width))
+                layers.append(EnsembleNorm(ensemble_size, width))
             layers.append(make_activation(activation))
             size = width
-        layers.append(EnsembleLinear(members, size, 1))
+        layers.append(EnsembleLinear(ensemble_size, size, 1))
         self.layers = nn.Sequential(*layers)
 
     def tensors(self) -> list[Tensor]:
@@ -78,7 +78,7 @@ class QNetworks(nn.Module):
     """E critics of a continuous action, each with a network of its own.
 
     Args:
-        members: Number of critics.
+        ensemble_size: Number of critics.
         obs_dim: Width of flat observations.
         action_dim: Width of an action.
         network: Recipe of what turns an observation with an action into features.
@@ -86,14 +86,14 @@ class QNetworks(nn.Module):
 
     def __init__(self, members: int, obs_dim: int, action_dim: int, network: Network) -> None:
         super().__init__()
-        self.members = members
+        self.ensemble_size = members
         self.nets = nn.ModuleList(with_output(network, obs_dim + action_dim, 1) for _ in range(members))
 
     def forward(
         self, obs: Tensor, action: Tensor
     ) -> Tensor:  # [B, O], [B, A] or [E, B, O], [E, B, A] -> [E, B]
         rows = torch.cat((obs, action), -1)
-        own = rows if rows.ndim == 3 else rows.expand(self.members, *rows.shape)
+        own = rows if rows.ndim == 3 else rows.expand(self.ensemble_size, *rows.shape)
         return torch.stack([net(part).squeeze(-1) for net, part in zip(self.nets, own, strict=True)])
 
 

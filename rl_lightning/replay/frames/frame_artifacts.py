@@ -1,4 +1,5 @@
-"""Frames on their way from stage to stage: a product names the segments of every collection so far, and holds them."""
+"""Frames on their way from stage to stage: an artifact names the segments of every collection so far, and holds
+them."""
 
 from __future__ import annotations
 
@@ -17,25 +18,25 @@ from rl_lightning.types import EnvSpec
 FRAMES = "frames.json"
 
 
-def read_about(product: str | Path) -> dict[str, Any]:
-    """What a product says of its frames: the env's spec, and one entry per collection."""
-    folder = Path(product).expanduser()
-    folder = folder / "product" if (folder / "product" / FRAMES).is_file() else folder
+def read_frames_meta(artifact: str | Path) -> dict[str, Any]:
+    """What an artifact says of its frames: the env's spec, and one entry per collection."""
+    folder = Path(artifact).expanduser()
+    folder = folder / "artifact" if (folder / "artifact" / FRAMES).is_file() else folder
     try:
         about = json.loads((folder / FRAMES).read_text())
         assert isinstance(about["parts"], list) and isinstance(about["spec"], list)
     except FileNotFoundError:
         raise DataError(
-            f"{folder}: holds no frames; give the product of a stage that collects (with product: last)"
+            f"{folder}: holds no frames; give the artifact of a stage that collects (with artifact: last)"
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
         raise ResumeError(f"{folder / FRAMES}: cannot be read ({error})") from None
     return {**about, "folder": folder}
 
 
-def load_frames(product: str | Path, spec: EnvSpec) -> FrameLog:
-    """All frames of a product, the oldest collection first; those of another env are refused."""
-    about = read_about(product)
+def load_frames(artifact: str | Path, spec: EnvSpec) -> FrameLog:
+    """All frames of an artifact, the oldest collection first; those of another env are refused."""
+    about = read_frames_meta(artifact)
     check_spec(about, spec)
     log = FrameLog(spec, sum(int(part["count"]) for part in about["parts"]))
     for part in about["parts"]:
@@ -52,18 +53,18 @@ def check_spec(about: dict[str, Any], spec: EnvSpec) -> None:
     there, shape, frames = about["spec"][0], tuple(about["spec"][1]), int(about["spec"][8])
     if there != spec.env_id:
         raise ConfigError(f"{about['folder']}: frames of {there}; this run plays {spec.env_id}")
-    if (shape, frames) != (tuple(spec.obs_shape), spec.frames):
+    if (shape, frames) != (tuple(spec.obs_shape), spec.num_stack):
         raise ConfigError(
             f"{about['folder']}: stacks of {frames} frames, {list(shape)} in all; "
-            f"this run's env shows {spec.frames}, {list(spec.obs_shape)}"
+            f"this run's env shows {spec.num_stack}, {list(spec.obs_shape)}"
         )
 
 
-def put_frames(target: Path, generation: Path, states: list[dict[str, Any]]) -> str | None:
-    """Links what a checkpoint's collections hold into a product's folder; returns a hash of all of it, if any.
+def write_frames(target: Path, generation: Path, states: list[dict[str, Any]]) -> str | None:
+    """Links what a checkpoint's collections hold into an artifact's folder; returns a hash of all of it, if any.
 
     Args:
-        target: The product's folder.
+        target: The artifact's folder.
         generation: The checkpoint's folder, below checkpoints/.
         states: What the data of each rank saved.
     """
@@ -73,7 +74,7 @@ def put_frames(target: Path, generation: Path, states: list[dict[str, Any]]) -> 
     parts: list[dict[str, Any]] = []
     previous = own[0]["previous"]
     if previous is not None:
-        about = read_about(previous)
+        about = read_frames_meta(previous)
         parts += about["parts"]
         for part in about["parts"]:
             for record in part["segments"]:

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.replay.replay_buffer import fit_capacity
-from rl_lightning.replay.ring_segments import ages, between, load_rings, save_rings, spread
+from rl_lightning.replay.ring_segments import ages, between, load_rings, rows_with_episode_ends, save_rings
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
-ARRAYS = ("frame", "action", "reward", "terminated", "done", "age", "is_step", "mask")
+ARRAYS = ("frame", "action", "reward", "terminated", "episode_end", "age", "is_step", "mask")
 
 
 class FrameBuffer:
@@ -27,16 +27,18 @@ class FrameBuffer:
     def __init__(self, spec: EnvSpec, num_envs: int, capacity: int | str) -> None:
         self.spec = spec
         self.num_envs = num_envs
-        self.frame_shape = (spec.obs_shape[0] // spec.frames, *spec.obs_shape[1:])
+        self.frame_shape = (spec.obs_shape[0] // spec.num_stack, *spec.obs_shape[1:])
         masks = spec.action_dim if spec.action_mask else 0
         small = 4 * (int(np.prod(spec.action_shape)) + 5 + masks)
         self.capacity = fit_capacity(capacity, int(np.prod(self.frame_shape)) + small, num_envs)
         self.length = self.capacity // num_envs
-        shortest = spec.frames + 2  # a whole stack, the frame after it, and the first one of the next episode
+        shortest = (
+            spec.num_stack + 2
+        )  # a whole stack, the frame after it, and the first one of the next episode
         if self.length < shortest:
             raise ConfigError(
                 f"buffer.capacity is {self.capacity}, {self.length} frames for each of {num_envs} envs; stacks of "
-                f"{spec.frames} need at least {shortest * num_envs}"
+                f"{spec.num_stack} need at least {shortest * num_envs}"
             )
         n, length = num_envs, self.length
         self.frame = torch.zeros(n, length, *self.frame_shape, dtype=torch.uint8)
@@ -44,7 +46,7 @@ class FrameBuffer:
         self.action = torch.zeros(n, length, *spec.action_shape, dtype=dtype)
         self.reward = torch.zeros(n, length)
         self.terminated = torch.zeros(n, length, dtype=torch.bool)
-        self.done = torch.zeros(n, length, dtype=torch.bool)
+        self.episode_end = torch.zeros(n, length, dtype=torch.bool)
         self.age = torch.zeros(n, length, dtype=torch.int32)  # steps since the episode's first frame
         self.is_step = torch.zeros(
             n, length, dtype=torch.bool
@@ -96,7 +98,7 @@ class FrameBuffer:
 
     def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray]) -> None:
         array, newest, count = self._array, self.frame_shape[0], len(steps.obs)
-        after, spread_steps, lasts = spread(count, list(ends))
+        after, spread_steps, lasts = rows_with_episode_ends(count, list(ends))
         total = count + len(after)
         slots = (self.head[n] + np.arange(total)) % self.length
         at = slots[spread_steps]
@@ -104,7 +106,7 @@ class FrameBuffer:
         array["action"][n, at] = steps.action[:, n]
         array["reward"][n, at] = steps.reward[:, n]
         array["terminated"][n, at] = steps.terminated[:, n]
-        array["done"][n, at] = steps.terminated[:, n] | steps.truncated[:, n]
+        array["episode_end"][n, at] = steps.terminated[:, n] | steps.truncated[:, n]
         array["is_step"][n, at] = True
         array["is_step"][n, slots[lasts]] = False
         if steps.mask is not None:
@@ -139,14 +141,14 @@ class FrameBuffer:
         head, filled = torch.tensor(self.head)[env], torch.tensor(self.filled)[env]
         from_newest = (head - 1 - slot) % self.length
         from_oldest = filled - 1 - from_newest
-        stack = torch.minimum(self.age[env, slot], torch.tensor(self.spec.frames - 1)).long()
+        stack = torch.minimum(self.age[env, slot], torch.tensor(self.spec.num_stack - 1)).long()
         return self.is_step[env, slot] & (from_newest > 0) & (from_newest < filled) & (from_oldest >= stack)
 
     def gather(self, index: Tensor, n_step: int, gamma: float) -> Transitions:
         env, slot = index // self.length, index % self.length
         reward = self.reward[env, slot]
         discount = torch.full_like(reward, gamma)
-        last, done = slot, self.done[env, slot]
+        last, done = slot, self.episode_end[env, slot]
         head = torch.tensor(self.head)[env]
         for _ in range(n_step - 1):
             following = (last + 1) % self.length
@@ -154,7 +156,7 @@ class FrameBuffer:
             last = torch.where(go, following, last)
             reward = torch.where(go, reward + discount * self.reward[env, last], reward)
             discount = torch.where(go, discount * gamma, discount)
-            done = done | ~go | self.done[env, last]
+            done = done | ~go | self.episode_end[env, last]
         following = (last + 1) % self.length
         masked = self.spec.action_mask
         return Transitions(
@@ -172,15 +174,15 @@ class FrameBuffer:
 
     def _stack(self, env: Tensor, slot: Tensor) -> Tensor:
         age = self.age[env, slot].long()
-        back = torch.arange(self.spec.frames - 1, -1, -1)
+        back = torch.arange(self.spec.num_stack - 1, -1, -1)
         slots = (slot[:, None] - torch.minimum(back, age[:, None])) % self.length
         return self.frame[env[:, None], slots].flatten(1, 2)
 
-    def marks(self) -> list[int]:
+    def cursor(self) -> list[int]:
         """A bookmark for `fresh`."""
         return list(self.total)
 
-    def fresh(self, marks: list[int], priority: float) -> tuple[np.ndarray, np.ndarray]:
+    def rows_since(self, marks: list[int], priority: float) -> tuple[np.ndarray, np.ndarray]:
         """Slots whose fitness for sampling changed since `marks`, and the priority each starts with.
 
         Last frames, the newest slot and slots whose stack was overwritten get none; the slot before `marks` was the
@@ -191,7 +193,7 @@ class FrameBuffer:
             changed = (
                 np.arange(max(before - 1, total - self.length, 0), total) % self.length + n * self.length
             )
-            stale = (total + np.arange(self.spec.frames)) % self.length + n * self.length
+            stale = (total + np.arange(self.spec.num_stack)) % self.length + n * self.length
             stale = stale[~self.valid(torch.from_numpy(stale)).numpy()]
             valid = self.valid(torch.from_numpy(changed)).numpy()
             index += [changed, stale]
@@ -201,7 +203,7 @@ class FrameBuffer:
     def set_priorities(self, index: Tensor, priority: Tensor) -> None:
         """Uniform sampling has no priorities."""
 
-    def cut(self, env: int) -> None:
+    def end_episode(self, env: int) -> None:
         """The env's episode is broken off: the frame after its newest step is lost, so that step is never drawn."""
         if self.total[env]:
             self.cuts.append((env, self.total[env] - 1))
@@ -214,7 +216,7 @@ class FrameBuffer:
             if slot >= oldest:
                 self.is_step[env, slot % self.length] = False
             if slot > oldest:
-                self.done[env, (slot - 1) % self.length] = True
+                self.episode_end[env, (slot - 1) % self.length] = True
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Puts new slots into the store; what is returned names all segments that hold living ones."""

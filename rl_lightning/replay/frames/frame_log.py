@@ -34,7 +34,7 @@ CHUNK = 256  # frames looked at together: an index is eight times as large as th
 Array = NDArray[Any]
 
 
-class Walk(NamedTuple):
+class EpisodeLinks(NamedTuple):
     """What follows from the links: computed once a log is complete."""
 
     after: Tensor  # [R] row of the next frame; -1 if it was never seen
@@ -53,12 +53,12 @@ class FrameLog:
 
     def __init__(self, spec: EnvSpec, rows: int = 0) -> None:
         self.spec = spec
-        self.frame_shape = (spec.obs_shape[0] // spec.frames, *spec.obs_shape[1:])
+        self.frame_shape = (spec.obs_shape[0] // spec.num_stack, *spec.obs_shape[1:])
         self.count = 0
         self.parts: list[int] = []  # first row of each collection
         self.tails: dict[int, int] = {}  # env -> its newest row, while its episode goes on
         self._arrays: dict[str, Array] = {}
-        self._walks: dict[float, Walk] = {}
+        self._walks: dict[float, EpisodeLinks] = {}
         self._reserve(max(rows, 1))
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class FrameLog:
         else:
             self.tails[n] = base + total - 1
 
-    def cut(self, env: int) -> None:
+    def end_episode(self, env: int) -> None:
         """The env's episode was broken off: what comes next belongs to another."""
         self.tails.pop(env, None)
 
@@ -134,13 +134,13 @@ class FrameLog:
         self.parts += [base + row for row in other.parts]
         self.count += other.count
 
-    def walk(self, gamma: float) -> Walk:
+    def walk(self, gamma: float) -> EpisodeLinks:
         """Links forward, lengths of runs and sums of rewards. The reward of the last step counts."""
         if gamma not in self._walks:
             self._walks[gamma] = self._walked(gamma)
         return self._walks[gamma]
 
-    def _walked(self, gamma: float) -> Walk:
+    def _walked(self, gamma: float) -> EpisodeLinks:
         before, acted = self.column("before"), self.column("acted")
         after = np.full(self.count, -1, np.int64)
         rows = np.arange(self.count)
@@ -163,7 +163,7 @@ class FrameLog:
             values[i] = reward[i] + (0.0 if over[i] else gamma * values[j])
             weights[i] = 0.0 if over[i] else gamma * weights[j]
         known = (torch.tensor(weights) <= TAIL) & torch.tensor(took, dtype=torch.bool)
-        return Walk(
+        return EpisodeLinks(
             torch.from_numpy(after), torch.tensor(runs), torch.tensor(values, dtype=torch.float32), known
         )
 
@@ -175,14 +175,14 @@ class FrameLog:
             longest = int(run.max()) if len(run) else 0
             raise DataError(
                 f"no episode of {self.spec.env_id} has {length} steps in a row; the longest has {longest}. "
-                f"Use --data.length {max(longest, 1)}, or collect more"
+                f"Use --data.sequence_length {max(longest, 1)}, or collect more"
             )
         return found
 
     def stack(self, rows: Tensor) -> Tensor:
         """Stacks as the env shows them, held back at the episode's first frame.  [B] -> [B, F*C, H, W]"""
         before, chain = self.tensor("before").long(), [rows]
-        for _ in range(self.spec.frames - 1):
+        for _ in range(self.spec.num_stack - 1):
             chain.append(before[chain[-1]])
         return self.tensor("frame")[torch.stack(chain[::-1], 1)].flatten(1, 2)
 
@@ -214,7 +214,7 @@ class FrameLog:
             past_valid=torch.stack(valid[::-1], 1) if past else empty.bool(),
         )
 
-    def neighbours(self) -> tuple[Tensor, Tensor]:
+    def neighbors(self) -> tuple[Tensor, Tensor]:
         """Whether the step before, and the one after, in the same episode paid anything.  [R] bool each"""
         paid = (self.tensor("reward") != 0) & self.tensor("acted")
         before, after = self.tensor("before").long(), self.walk(0.99).after
@@ -234,7 +234,7 @@ class FrameLog:
             )
         return torch.from_numpy(counts[:colors])
 
-    def turns(self, rare: Tensor) -> Tensor:
+    def direction_changes(self, rare: Tensor) -> Tensor:
         """Steps on which a thing of a rare colour moves otherwise than on the one before, by more than a pixel along
         either axis of its mean place.  [K] bool -> [R] bool"""
         before, after = self.tensor("before").long(), self.walk(0.99).after

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rl_lightning.errors import ResumeError
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.parsing import check_imports, parse_config
-from rl_lightning.runs.pipeline.relocate_inputs import at_home
+from rl_lightning.runs.pipeline.relocate_inputs import relocate_inputs
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import Run
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
 
 
-class Agent(NamedTuple):
+class LoadedAgent(NamedTuple):
     """A built model with its data, and where its weights came from."""
 
     cli: RLCLI
@@ -24,7 +24,9 @@ class Agent(NamedTuple):
     title: str
 
 
-def load_agent(run: Run | None, request: Request, which: str = "best", episodes: int | None = None) -> Agent:
+def load_agent(
+    run: Run | None, request: Request, which: str = "best", episodes: int | None = None
+) -> LoadedAgent:
     """The agent of a run (its config, then the request's) with a checkpoint's weights; or a config's own.
 
     Args:
@@ -39,7 +41,7 @@ def load_agent(run: Run | None, request: Request, which: str = "best", episodes:
         checkpoint = run.checkpoint(request.checkpoint or which)
     base = [str(run.config_file)] if run is not None else []
     config = compose([*base, *request.overlays])
-    cli = parse_config(config if run is None else at_home(config, run.folder), request)
+    cli = parse_config(config if run is None else relocate_inputs(config, run.folder), request)
     if episodes:
         cli.config.run.eval_episodes = episodes
     cli.build()
@@ -51,7 +53,7 @@ def load_agent(run: Run | None, request: Request, which: str = "best", episodes:
         )
     else:
         name = f"{request.overlays[-1]}, untrained"
-    return Agent(cli, run, f"{name} · {type(cli.model).__name__} on {cli.datamodule.spec.env_id}")
+    return LoadedAgent(cli, run, f"{name} · {type(cli.model).__name__} on {cli.datamodule.spec.env_id}")
 
 
 def load_weights(model: Any, path: Path) -> None:

@@ -16,7 +16,7 @@ from rl_lightning.envs.spaces import ActionEncoder
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.io.atomic import atomic_open, file_of_user
 from rl_lightning.rollout.evaluate import StepCap
-from rl_lightning.runs.agents.agent import Agent
+from rl_lightning.runs.agents.agent import LoadedAgent
 from rl_lightning.types import EnvSpec, Transitions
 
 KEYS = ("obs", "observations", "observation")
@@ -45,7 +45,7 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
 
 
 def predict_actions(
-    agent: Agent, source: str | None, rows: dict[str, np.ndarray] | None, episodes: int
+    agent: LoadedAgent, source: str | None, rows: dict[str, np.ndarray] | None, episodes: int
 ) -> dict[str, np.ndarray]:
     """What the agent does; of a module that does not act, what it predicts.
 
@@ -136,7 +136,7 @@ def along_episodes(model: Any, data: Any, episodes: int, seed: int = 0) -> dict[
     }
     chosen = []
     envs = make_envs(data.env, 1, "sync", training=False)
-    cap = StepCap(envs, data.schedule.run.eval_max_steps)
+    cap = StepCap(envs, data.clock.run.eval_max_steps)
     if cap.note:
         print(cap.note, file=sys.stderr, flush=True)
     draw = model.evaluation_draw(seed)  # one for all episodes: each is another draw, as in evaluation

@@ -26,7 +26,7 @@ from rl_lightning.algorithms.rl_module import RLModule
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules.bases.rl_data import RLData
 from rl_lightning.errors import ConfigError, RLError, made_from_config
-from rl_lightning.kernels.malloc import keep_pages
+from rl_lightning.kernels.malloc import set_malloc_thresholds
 from rl_lightning.loggers.make_loggers import LogConfig
 from rl_lightning.redaction import REDACTED, redact, redacted_keys
 from rl_lightning.runs.config.catalog import registry
@@ -120,7 +120,7 @@ class RLCLI(LightningCLI):
         parser.add_argument("--seed_everything", type=int, default=0, help="Seed of everything.")
         parser.add_argument("--threads", type=int | None, default=None, help="CPU threads for torch.")
         parser.add_argument(
-            "--ckpt_path", type=str | None, default=None, help="Checkpoint, product or run to start from."
+            "--ckpt_path", type=str | None, default=None, help="Checkpoint, artifact or run to start from."
         )
         modes = Literal["exact", "warm_start", "warm_start_optimizer"]
         parser.add_argument(
@@ -186,7 +186,7 @@ class RLCLI(LightningCLI):
             if self.config.threads < 1:
                 raise ConfigError(f"threads is {self.config.threads}; it must be at least 1")
             torch.set_num_threads(self.config.threads)
-        keep_pages()
+        set_malloc_thresholds()
         lightning.seed_everything(self.config.seed_everything, verbose=False)
         try:
             with made_from_config(), torch.device("meta" if meta else "cpu"):
@@ -269,7 +269,7 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
     if gathered not in (None, 1):
         raise ConfigError(
             f"trainer.accumulate_grad_batches is {gathered}; gradients are gathered by a callback: "
-            f"--trainer.callbacks Guard --trainer.callbacks.accumulate {gathered}"
+            f"--trainer.callbacks NonFiniteGuard --trainer.callbacks.accumulate_grad_batches {gathered}"
         )
 
 

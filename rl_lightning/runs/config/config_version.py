@@ -10,8 +10,9 @@ import copy
 from typing import Any, NamedTuple
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.runs.config.renamed_words import in_todays_words
 
-VERSION = 1
+VERSION = 2
 KEY = "config_version"
 
 Config = dict[str, Any]
@@ -26,20 +27,8 @@ class Change(NamedTuple):
     instead: str = ""  # what to write instead of a key that is gone
 
 
-# Version 0 stands for the names that were used before the first release.
-CHANGES = (
-    Change(1, "run.total_timesteps", "run.env_steps"),
-    Change(1, "run.total_steps", "run.env_steps"),
-    Change(1, "run.eval_freq", "run.eval_every"),
-    Change(1, "run.checkpoint_freq", "run.save_every"),
-    Change(1, "seed", "seed_everything"),
-    Change(1, "log.use_wandb", "log.wandb"),
-    Change(1, "log.use_tensorboard", "log.tensorboard"),
-    Change(1, "model.init_args.learning_rate", "model.init_args.lr"),
-    Change(1, "model.init_args.tau", "model.init_args.target_rate"),
-    Change(1, "trainer.max_steps", None, "run.env_steps or run.updates"),
-    Change(1, "trainer.max_epochs", None, "run.env_steps or run.updates"),
-)
+CHANGES: tuple[Change, ...] = ()  # of dotted keys, from version 2 on
+WORDS = 2  # the first version whose classes and options have today's names
 
 
 def stamped(config: Config) -> Config:
@@ -60,6 +49,8 @@ def migrate(
             "Update rl_lightning, in a checkout with git pull"
         )
     current = copy.deepcopy({key: value for key, value in config.items() if key != KEY})
+    if found < WORDS:
+        current = in_todays_words(current)
     for change in sorted(changes, key=lambda change: change.version):
         if found < change.version:
             _apply(current, change, where)

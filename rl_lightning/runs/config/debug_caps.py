@@ -14,18 +14,17 @@ INIT_CAPS = {
     "batch_size": 32,
     "minibatch_size": 32,
     "learning_starts": 64,
-    "prefill": 128,  # some windows of a sequence
     "pretrain": 4,
     "train_every": 64,
-    "epochs": 2,
+    "n_epochs": 2,
     "buffer.init_args.capacity": 2000,
 }
 # Of each phase, and of each hook of its cycle; env_steps as prefill, and room for as many is made in the run.
-PHASE_CAPS = {"env_steps": 128, "updates": 8, "cycles": 4, "collect_length": 32, "num_episodes": 2}
-HOOK_CAPS = {"every": 4, "count": 4, "after": 4}
+PHASE_CAPS = {"env_steps": 128, "updates": 8, "cycles": 4, "collect_steps": 32, "eval_episodes": 2}
+HOOK_CAPS = {"every": 4, "count": 4, "after_updates": 4}
 
 
-def shrink(config: Any, flags: list[str]) -> None:
+def apply_debug_caps(config: Any, flags: list[str]) -> None:
     """Cuts budgets and sizes of a parsed config in place."""
     given = {flag[2:].partition("=")[0].replace("init_args.", "") for flag in flags}
     run, phases = config.run, phases_of(config)

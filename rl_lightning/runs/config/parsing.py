@@ -19,9 +19,9 @@ def parse_config(config: Config, request: Request) -> RLCLI:
     allow_imports(request.imports)
     cli = RLCLI(config, request.overrides, request.given)
     if request.small:
-        from rl_lightning.runs.config.debug_caps import shrink
+        from rl_lightning.runs.config.debug_caps import apply_debug_caps
 
-        shrink(cli.config, request.overrides)
+        apply_debug_caps(cli.config, request.overrides)
     return cli
 
 

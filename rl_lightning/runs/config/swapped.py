@@ -39,7 +39,7 @@ def settled(spec: Config) -> Config:
     kept = {name: value for name, value in given.items() if name in accepted}
     own_arguments = own.get("init_args", {})
     dropped = [name for name in given if name not in kept and name not in own_arguments]
-    if dropped and distributed.first():
+    if dropped and distributed.is_rank_zero():
         word = str(former.get("class_path")).rpartition(".")[2]
         print(f"dropped with the former class {word}: {', '.join(map(str, dropped))}", file=sys.stderr)
     return merge({**own, "init_args": kept}, {"init_args": own_arguments}) if kept else own

@@ -41,7 +41,7 @@ def describe(cli: RLCLI, names: list[str], probe: bool = True) -> str:
     lines.append(f"parameters   {short(total):>7}  in all, {4 * total / 2**20:.1f} MB in fp32")
     lines += buffer_lines(data)
     run = cli.config.run
-    lines.append(f"budget       env_steps {run.env_steps}, updates {run.updates}, max_time {run.max_time}")
+    lines.append(f"budget       env_steps {run.env_steps}, updates {run.updates}, max_hours {run.max_hours}")
     note = header_of(names)
     lines += [f"shipped as   {note}"] if note else []
     if probe:
@@ -56,7 +56,9 @@ def buffer_lines(data: Any) -> list[str]:
     recipe = vars(data).get("recipe")
     if recipe is None:
         return []
-    windows = (data.length,) if "length" in inspect.signature(recipe.build).parameters else ()
+    windows = (
+        (data.sequence_length,) if "sequence_length" in inspect.signature(recipe.build).parameters else ()
+    )
     buffer = recipe.build(data.spec, data.num_envs, *windows)
     return [f"buffer       {short(buffer.capacity)} rows, {size_of(buffer) / 2**20:.0f} MB"]
 

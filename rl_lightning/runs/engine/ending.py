@@ -8,7 +8,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import EarlyStopping, Timer
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 
-from rl_lightning.clock.run_clock import RunSchedule
+from rl_lightning.clock.run_clock import RunClock
 
 
 class FitEnding(NamedTuple):
@@ -25,7 +25,7 @@ class FitEnding(NamedTuple):
     cut: bool = False
 
 
-def ending(trainer: Trainer, clock: RunSchedule) -> FitEnding:
+def ending(trainer: Trainer, clock: RunClock) -> FitEnding:
     """Asked after `trainer.fit` has returned."""
     if getattr(trainer, "fast_dev_run", False):
         return FitEnding("fast_dev_run", cut=True)
@@ -37,7 +37,7 @@ def ending(trainer: Trainer, clock: RunSchedule) -> FitEnding:
         "converged": clock.converged,
         f"trainer.max_steps {trainer.max_steps}": 0 < trainer.max_steps <= trainer.global_step,
         f"trainer.max_epochs {trainer.max_epochs}": 0 < (trainer.max_epochs or -1) <= trainer.current_epoch,
-        "max_time": clock.late,
+        "max_hours": clock.time_exceeded,
         "trainer.max_time": any(timer.time_remaining() == 0 for timer in callbacks(trainer, Timer)),
     }
     reached = [name for name, holds in budgets.items() if holds]

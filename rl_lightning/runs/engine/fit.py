@@ -13,15 +13,15 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.compose import Config
 from rl_lightning.runs.engine.folder import Ended, claim_once, forget, is_first, join, start_record
-from rl_lightning.runs.engine.init_distributed import alone, meet
-from rl_lightning.runs.recording.missing import provide_data
+from rl_lightning.runs.engine.init_distributed import init_distributed, run_lock
+from rl_lightning.runs.recording.missing import record_missing_data
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.names import check_run_name, slug
 from rl_lightning.runs.store.run_folder import Run, claim, logs_root
 
 if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
-    from rl_lightning.runs.engine.run_start import Start
+    from rl_lightning.runs.engine.run_start import RunStart
 
 
 def train(
@@ -30,39 +30,39 @@ def train(
     name: str | None,
     stem: str,
     run: Run | None = None,
-    start: Start | None = None,
+    start: RunStart | None = None,
     started: Callable[[], None] | None = None,
 ) -> Ended:
     """Builds, trains and closes the run's record, whatever happens."""
     from rl_lightning.runs.config.places import check_places
-    from rl_lightning.runs.engine.fit_session import Training
+    from rl_lightning.runs.engine.fit_session import FitSession
 
     check_places(cli.config.trainer, cli.flags)
     saved = cli.plain()
     if request.render:
         watch(cli, request.render)
     if not has_end(cli) and not has_phases(cli):
-        raise ConfigError("the run has no end: give it --env_steps, --updates or --max_time")
+        raise ConfigError("the run has no end: give it --env_steps, --updates or --max_hours")
     if start is None:
         from rl_lightning.runs.engine.run_start import start_from
 
         start = start_from(cli.config.ckpt_path, cli.config.resume_mode, request.reset_lr)
-    provide_data(cli.config)
+    record_missing_data(cli.config)
     cli.build()
-    meet()
+    init_distributed()
     begun, fresh = run is None, run is None and is_first()
     if run is None:
         run = join() or claim_once(name, stem)
     try:
         if fresh:
             start_record(run, saved, request)
-        training = Training(cli, run, redact(saved), request.debug, start, started=started)
+        training = FitSession(cli, run, redact(saved), request.debug, start, started=started)
     except BaseException:
         forget(run, fresh)
         raise
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
     try:
-        with alone(run) if begun else nullcontext():
+        with run_lock(run) if begun else nullcontext():
             return Ended(training.fit(), run)
     except BaseException:
         forget(run, fresh)
@@ -72,7 +72,7 @@ def train(
 def has_end(cli: RLCLI) -> bool:
     """Whether there is any budget, of the run's or the Trainer's."""
     run, trainer = cli.config.run, cli.config.trainer
-    own = (run.env_steps, run.updates, run.max_time, trainer.get("max_time"))
+    own = (run.env_steps, run.updates, run.max_hours, trainer.get("max_time"))
     return (
         any(budget is not None for budget in own)
         or any((trainer.get(name) or -1) > 0 for name in ("max_steps", "max_epochs"))
@@ -94,7 +94,7 @@ def given_name(request: Request, config: Config) -> str | None:
     return None if name is None or name == "null" else check_run_name(str(name))
 
 
-def refuse_used(name: str) -> None:
+def check_name_free(name: str) -> None:
     """Says so before torch is loaded; `claim` decides for good."""
     if (logs_root() / name).exists():
         claim(name, name)

@@ -21,19 +21,19 @@ from rl_lightning.callbacks import (
     default_callbacks,
     make_loggers,
 )
-from rl_lightning.callbacks.optimizer_warm_start import ResetLR, WarmOptimizers
+from rl_lightning.callbacks.optimizer_warm_start import LearningRateReset, OptimizerWarmStart
 from rl_lightning.callbacks.progress_bar import clock_time
 from rl_lightning.checkpoints.checkpoint_store import read_meta
-from rl_lightning.checkpoints.run_checkpoint import check_generation
+from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
 from rl_lightning.datasets.data_files import READABLE
 from rl_lightning.errors import DivergedError, EnvError, RLError
 from rl_lightning.io.text import short
-from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams
+from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams_to_all
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import Config
 from rl_lightning.runs.engine.ending import FitEnding, ending
-from rl_lightning.runs.engine.run_start import Start, load_weights
+from rl_lightning.runs.engine.run_start import RunStart, load_weights
 from rl_lightning.runs.store.run_folder import Run, logs_root
 from rl_lightning.stop_request import EXIT, BlockAbandoned
 
@@ -42,7 +42,7 @@ def clock_of(generation: Path, clock: str) -> int:
     return int(read_meta(generation)[clock])
 
 
-class Training:
+class FitSession:
     """Trains what a CLI has built, in a run's folder.
 
     Args:
@@ -61,37 +61,37 @@ class Training:
         run: Run,
         config: Config,
         debug: bool = False,
-        start: Start | None = None,
+        start: RunStart | None = None,
         title: str = "",
         started: Callable[[], None] | None = None,
     ) -> None:
-        start = start or Start()
-        self.cli, self.run, self.resume_from = cli, run, start.generation
+        start = start or RunStart()
+        self.cli, self.run, self.ckpt_path = cli, run, start.generation
         self.ended = FitEnding("", cut=False)
         self.stands: tuple[int, int] | None = None  # clocks of the checkpoint, where a block was abandoned
         model, data = cli.model, cli.datamodule
         self.algorithm, self.task = type(model).__name__, data.spec.env_id
         log = cli.config_init.log
-        purge = None if self.resume_from is None else clock_of(self.resume_from, data.clock) + 1
+        purge = None if self.ckpt_path is None else clock_of(self.ckpt_path, data.clock_name) + 1
         self.loggers = loggers = make_loggers(run.folder, log, self.titles(), purge)
         callbacks = default_callbacks(
-            run.folder, log, self.report, title or run.name, debug, self.resume_from, start.reset_lr
+            run.folder, log, self.report, title or run.name, debug, self.ckpt_path, start.reset_lr
         )
         if start.weights is not None:
             load_weights(model, start.weights)
         if start.optimizers is not None:
-            callbacks.insert(0, WarmOptimizers(start.optimizers))
+            callbacks.insert(0, OptimizerWarmStart(start.optimizers))
         if start.reset_lr:
-            callbacks.insert(0, ResetLR())
+            callbacks.insert(0, LearningRateReset())
         self.control = next(item for item in callbacks if isinstance(item, RunController))
         self.evaluation = next(item for item in callbacks if isinstance(item, EvaluationHistory))
         self.saving = next(item for item in callbacks if isinstance(item, RunCheckpoint))
         self.saving.on_ready = started
         self.trainer = cli.make_trainer(callbacks, loggers, run.folder)
-        if self.resume_from is not None:
-            check_generation(self.resume_from, self.algorithm, list(data.spec), self.trainer.world_size)
+        if self.ckpt_path is not None:
+            check_checkpoint(self.ckpt_path, self.algorithm, list(data.spec), self.trainer.world_size)
         else:
-            log_hyperparams(loggers, config)
+            log_hyperparams_to_all(loggers, config)
 
     def titles(self) -> Titles:
         """A stage is called by its pipeline and its own name, and belongs to the pipeline or its group of seeds."""
@@ -100,16 +100,18 @@ class Training:
         if (whole.folder / "pipeline.json").is_file():
             name, group = f"{whole.name}/{name}", whole.read().get("group") or whole.name
         data = self.cli.datamodule
-        dataset = self.cli.data_arguments().get("dataset") if data.clock == "update" else None
+        dataset = self.cli.data_arguments().get("dataset") if data.clock_name == "update" else None
         task = self.task
         if isinstance(dataset, str):
             task = Path(dataset).stem if Path(dataset).suffix.lower() in READABLE else dataset
         tags = redact(list(self.cli.config_init.run.tags))
-        return Titles(task, group, name, tags, str(record.get("id") or uuid.uuid4().hex[:12]), data.clock)
+        return Titles(
+            task, group, name, tags, str(record.get("id") or uuid.uuid4().hex[:12]), data.clock_name
+        )
 
     @property
     def first(self) -> bool:
-        return distributed.first()
+        return distributed.is_rank_zero()
 
     def report(self, **fields: Any) -> None:
         """Keeps run.json up to date while training."""
@@ -128,11 +130,11 @@ class Training:
             self.trainer.fit(
                 self.cli.model,
                 datamodule=self.cli.datamodule,
-                ckpt_path=str(self.resume_from / "model.ckpt") if self.resume_from else None,
+                ckpt_path=str(self.ckpt_path / "model.ckpt") if self.ckpt_path else None,
                 weights_only=True,
             )
             code = 0 if self.control.caught is None else EXIT.get(signal.Signals(self.control.caught), 143)
-            self.ended = ending(self.trainer, self.cli.datamodule.schedule)
+            self.ended = ending(self.trainer, self.cli.datamodule.clock)
             status = "interrupted" if code or self.ended.cut else "finished"
             if not code:
                 self.report(ended_by=self.ended.reason)
@@ -166,7 +168,7 @@ class Training:
     def note(self, status: str, before: dict[str, Any]) -> None:
         """How it ended. Of a run that could not be loaded nothing is noted: its record stays as it was."""
         with contextlib.suppress(OSError):  # a full disk was told of already, and better
-            if self.resume_from is not None and not self.saving.ready:
+            if self.ckpt_path is not None and not self.saving.ready:
                 if self.first:
                     self.run.replace(before)
                 return
@@ -176,13 +178,13 @@ class Training:
 
     def clocks(self) -> tuple[int, int]:
         """Where the run stands: after an abandoned block at its checkpoint, whatever the block had begun."""
-        schedule = self.cli.datamodule.schedule
+        schedule = self.cli.datamodule.clock
         return self.stands or (schedule.env_step, schedule.update)
 
     def note_restarts(self) -> None:
         """An env that could not be saved began a new episode: the run is no longer exact, and says so."""
         restarted = getattr(self.cli.datamodule, "restarted", [])
-        if restarted and self.resume_from is not None:
+        if restarted and self.ckpt_path is not None:
             self.say(f"note: {len(restarted)} envs of {self.task} cannot be saved and began a new episode")
             self.report(exact=False)
 
@@ -216,7 +218,7 @@ class Training:
             for amount, unit in ((run.env_steps, "env steps"), (run.updates, "updates"))
             if amount
         ]
-        budgets += [f"at most {clock_time(run.max_seconds())}"] if run.max_time is not None else []
+        budgets += [f"at most {clock_time(run.max_seconds())}"] if run.max_hours is not None else []
         device = self.trainer.strategy.root_device.type
         parts = [
             f"{self.algorithm} on {self.task}",
@@ -228,10 +230,10 @@ class Training:
         return " · ".join(parts)
 
     def closing(self, code: int, seconds: float) -> str:
-        schedule, name = self.cli.datamodule.schedule, self.run.name
-        now = self.clocks()[schedule.clock == "update"]
-        done = f"{short(now)} {schedule.clock}s in {clock_time(seconds)}"
-        if schedule.phases is not None and schedule.finished:
+        schedule, name = self.cli.datamodule.clock, self.run.name
+        now = self.clocks()[schedule.clock_name == "update"]
+        done = f"{short(now)} {schedule.clock_name}s in {clock_time(seconds)}"
+        if schedule.phases is not None and schedule.is_finished:
             done += f", {schedule.reason}"
         elif self.ended.reason not in ("", "env_steps", "updates"):
             done += f", {self.ended.reason}"

@@ -14,7 +14,7 @@ from rl_lightning.io.atomic import write_text
 from rl_lightning.redaction import redact, redact_words
 from rl_lightning.runs.config.compose import Config
 from rl_lightning.runs.config.config_version import stamped
-from rl_lightning.runs.engine.init_distributed import launched
+from rl_lightning.runs.engine.init_distributed import is_launched_by_cluster
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import Run, alive, claim
 from rl_lightning.runs.store.run_record import new_record
@@ -33,7 +33,7 @@ def is_first() -> bool:
     """This process writes the run's files and talks."""
     from rl_lightning import distributed
 
-    return distributed.first()
+    return distributed.is_rank_zero()
 
 
 def forget(run: Run, fresh: bool) -> None:
@@ -66,17 +66,17 @@ def write_config(run: Run, config: Config) -> None:
     write_text(run.config_file, f"# rl fit --config {run.config_file}\n{text}")
 
 
-def refuse_running(run: Run, record: dict[str, Any]) -> None:
+def check_not_running(run: Run, record: dict[str, Any]) -> None:
     """Two processes must not train one run. Those that the first one started are not two."""
-    if launched():
+    if is_launched_by_cluster():
         from rl_lightning import distributed
 
-        distributed.decide(lambda: check_running(run, record))
+        distributed.on_rank_zero(lambda: _check_not_running_here(run, record))
     elif "LOCAL_RANK" not in os.environ:
-        check_running(run, record)
+        _check_not_running_here(run, record)
 
 
-def check_running(run: Run, record: dict[str, Any]) -> None:
+def _check_not_running_here(run: Run, record: dict[str, Any]) -> None:
     """The same, by the one process that decides."""
     if record.get("status") == "running" and record.get("pid") != os.getpid() and alive(record):
         raise ConfigError(f"run '{run.name}' is being trained by process {record['pid']}")
@@ -86,7 +86,7 @@ def claim_once(name: str | None, stem: str) -> Run:
     """One folder for all processes."""
     from rl_lightning import distributed
 
-    return Run(Path(distributed.decide(lambda: str(claim(name, stem).folder))))
+    return Run(Path(distributed.on_rank_zero(lambda: str(claim(name, stem).folder))))
 
 
 def join() -> Run | None:

@@ -11,16 +11,16 @@ from rl_lightning.io.lock import FileLock
 from rl_lightning.runs.store.run_folder import Run
 
 
-def launched() -> bool:
+def is_launched_by_cluster() -> bool:
     """Whether torchrun or srun started several of us. (Lightning starts its own later, and tells them the folder.)"""
     torchrun = "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
     srun = "SLURM_STEP_ID" in os.environ and int(os.environ.get("SLURM_NTASKS", "1")) > 1
     return torchrun or srun
 
 
-def meet() -> None:
+def init_distributed() -> None:
     """Makes the process group now; Lightning takes one that is there as it is."""
-    if not launched():
+    if not is_launched_by_cluster():
         return
     import torch.distributed as dist
     from lightning.pytorch.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
@@ -43,13 +43,13 @@ def meet() -> None:
 
 
 @contextmanager
-def alone(run: Run) -> Iterator[None]:
+def run_lock(run: Run) -> Iterator[None]:
     """While it lasts no other process trains this run; those that belong to this one are no others."""
     lock = FileLock(run.folder / ".lock", f"run '{run.name}' is being trained by another process")
-    if launched():
+    if is_launched_by_cluster():
         from rl_lightning import distributed
 
-        distributed.decide(lock.take)
+        distributed.on_rank_zero(lock.take)
     elif "LOCAL_RANK" not in os.environ:
         lock.take()
     try:

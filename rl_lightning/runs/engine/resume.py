@@ -11,15 +11,15 @@ from rl_lightning.redaction import redact
 from rl_lightning.runs.config.compose import Config, compose
 from rl_lightning.runs.config.parsing import check_imports, parse_config
 from rl_lightning.runs.engine.fit import train
-from rl_lightning.runs.engine.folder import is_first, refuse_running, write_config
+from rl_lightning.runs.engine.folder import check_not_running, is_first, write_config
 from rl_lightning.runs.request import Request
-from rl_lightning.runs.store.artifact_hashes import check_products
+from rl_lightning.runs.store.artifact_hashes import check_artifacts
 from rl_lightning.runs.store.config_differences import differences
 from rl_lightning.runs.store.run_folder import Run, resolve
 from rl_lightning.runs.store.run_record import note_resume
 
 
-def refuse_modes(name: str, request: Request) -> None:
+def check_resume_mode(name: str, request: Request) -> None:
     """`rl resume` goes on exactly; what else a checkpoint is good for is a new run."""
     asked = [flag for flag in request.overrides if flag.startswith(("--resume_mode=", "--ckpt_path="))]
     if asked and asked != ["--resume_mode=exact"]:
@@ -35,9 +35,9 @@ def warm_start(run: Run, checkpoint: str | None = None) -> str:
     return f"rl fit --config {run.config_file} --ckpt_path {source} --resume_mode warm_start"
 
 
-def go_on(run: Run, request: Request) -> int:
+def resume_run(run: Run, request: Request) -> int:
     record = run.read()
-    refuse_running(run, record)
+    check_not_running(run, record)
     check_imports(record, request)
     config = compose([str(run.config_file), *request.overlays])
     if "stages" in config:
@@ -45,11 +45,11 @@ def go_on(run: Run, request: Request) -> int:
 
         return resume_pipeline(run, config, request)
     run.checkpoint(request.checkpoint or "last")
-    from rl_lightning.runs.pipeline.relocate_inputs import at_home
+    from rl_lightning.runs.pipeline.relocate_inputs import relocate_inputs
 
-    cli = parse_config(at_home(config, run.folder), request)
-    check_products(record.get("products"), cli.plain(), run.name)
-    keep_config = tell_changes(run, cli.plain(), request.reset_lr)
+    cli = parse_config(relocate_inputs(config, run.folder), request)
+    check_artifacts(record.get("artifacts"), cli.plain(), run.name)
+    keep_config = print_changed_settings(run, cli.plain(), request.reset_lr)
     from rl_lightning.runs.engine.run_start import newest, start_from
 
     which = request.checkpoint
@@ -63,7 +63,7 @@ def go_on(run: Run, request: Request) -> int:
     return train(cli, request, run.name, run.name, run, start, keep_config).code
 
 
-def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None] | None:
+def print_changed_settings(run: Run, config: Config, reset_lr: bool) -> Callable[[], None] | None:
     """Prints every setting that differs from the run's; what is returned keeps the new ones as its config.
 
     To be called when all is loaded: a change that the checkpoint does not fit must leave the run as it was.
@@ -74,10 +74,10 @@ def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None]
         return None
     for line in changed:
         print(f"differs from the checkpoint: {line}", file=sys.stderr)
-    rates = [line for line in changed if is_rate(line.split(":")[0].rpartition(".")[2])]
+    rates = [line for line in changed if is_learning_rate(line.split(":")[0].rpartition(".")[2])]
     if rates and not reset_lr:
         print("note: the checkpoint's learning rate stays; --reset_lr applies the new one", file=sys.stderr)
-        config = with_rates_of(old, config)
+        config = with_learning_rates_of(old, config)
 
     def keep() -> None:
         in_use = differences(redact(old), redact(config))
@@ -88,15 +88,17 @@ def tell_changes(run: Run, config: Config, reset_lr: bool) -> Callable[[], None]
     return keep
 
 
-def is_rate(name: str) -> bool:
+def is_learning_rate(name: str) -> bool:
     return name == "lr" or name.endswith("_lr")
 
 
-def with_rates_of(old: Any, new: Any) -> Any:
+def with_learning_rates_of(old: Any, new: Any) -> Any:
     """The new settings with the old learning rates, which are the ones in use."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     return {
-        key: old[key] if is_rate(str(key)) and key in old else with_rates_of(old.get(key), value)
+        key: old[key]
+        if is_learning_rate(str(key)) and key in old
+        else with_learning_rates_of(old.get(key), value)
         for key, value in new.items()
     }

@@ -6,14 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rl_lightning.checkpoints.checkpoint_store import Generations, read_file, verify
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, verify
 from rl_lightning.errors import ResumeError
 from rl_lightning.runs.store.run_folder import Run, resolve
 
 MODES = ("exact", "warm_start", "warm_start_optimizer")
 
 
-class Start(NamedTuple):
+class RunStart(NamedTuple):
     """Where a run starts.
 
     Args:
@@ -31,26 +31,26 @@ class Start(NamedTuple):
 
 def newest(run: Run) -> Path:
     """The newest whole generation of a run; damaged ones are told of."""
-    folder, wrong = Generations(run.folder / "checkpoints").newest_whole()
+    folder, wrong = CheckpointStore(run.folder / "checkpoints").newest_valid()
     for line in wrong:
         print(f"note: passed over {line}", file=sys.stderr)
     return folder
 
 
-def start_from(given: str | None, mode: str, reset_lr: bool = False) -> Start:
+def start_from(given: str | None, mode: str, reset_lr: bool = False) -> RunStart:
     """The start that `ckpt_path` and `resume_mode` ask for. A path, or the name of a run."""
     if given is None:
-        return Start()
+        return RunStart()
     path = Path(given).expanduser()
     if not path.exists():
         path = resolve(given).folder
     if mode == "exact":
-        return Start(_generation(path), reset_lr=reset_lr)
+        return RunStart(_generation(path), reset_lr=reset_lr)
     state = _state(path, mode)
     optimizers = state.get("optimizer_states") if mode == "warm_start_optimizer" else None
     if mode == "warm_start_optimizer" and optimizers is None:
         raise ResumeError(f"{path} holds weights but no optimizers; use --resume_mode warm_start")
-    return Start(weights=state["state_dict"], optimizers=optimizers)
+    return RunStart(weights=state["state_dict"], optimizers=optimizers)
 
 
 def _generation(path: Path) -> Path:
@@ -66,14 +66,14 @@ def _generation(path: Path) -> Path:
 
 
 def _state(path: Path, mode: str) -> dict[str, Any]:
-    """Weights (and more) of a product, a checkpoint file, a generation, or a run."""
-    if (path / "product.json").is_file():
-        from rl_lightning.runs.pipeline.product import read_product
+    """Weights (and more) of an artifact, a checkpoint file, a generation, or a run."""
+    if (path / "artifact.json").is_file():
+        from rl_lightning.runs.pipeline.stage_artifact import read_artifact
 
         stage = path.resolve().parent
         if mode == "warm_start_optimizer" and (stage / "checkpoints").is_dir():
             return dict(read_file(newest(Run(stage)) / "model.ckpt"))
-        return {"state_dict": read_product(path)[0]}
+        return {"state_dict": read_artifact(path)[0]}
     if (path / "meta.json").is_file():
         verify(path, replay=False)
         path = path / "model.ckpt"

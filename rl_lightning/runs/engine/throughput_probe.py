@@ -19,7 +19,7 @@ SECONDS = 3.0
 FEW_STEPS = 500  # random ones before learning, in place of all of them
 
 
-class Tick(NamedTuple):
+class ClockSample(NamedTuple):
     """The clocks at the end of a block."""
 
     seconds: float
@@ -27,7 +27,7 @@ class Tick(NamedTuple):
     update: int
 
 
-class Timed(Callback):
+class ThroughputProbe(Callback):
     """Notes the clocks after every block, and stops once it has seen enough of learning.
 
     Args:
@@ -36,21 +36,21 @@ class Timed(Callback):
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.ticks: list[Tick] = []
+        self.ticks: list[ClockSample] = []
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.ticks = [Tick(time.perf_counter(), 0, 0)]
+        self.ticks = [ClockSample(time.perf_counter(), 0, 0)]
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
         schedule = clock_of(trainer)
-        self.ticks.append(Tick(time.perf_counter(), schedule.env_step, schedule.update))
+        self.ticks.append(ClockSample(time.perf_counter(), schedule.env_step, schedule.update))
         learned = [tick for tick in self.ticks if tick.update]
         enough = len(learned) > 1 and learned[-1].seconds - learned[0].seconds >= self.seconds
         if enough or self.ticks[-1].seconds - self.ticks[0].seconds >= 10 * self.seconds:
             trainer.should_stop = True
 
 
-class Pace(NamedTuple):
+class Throughput(NamedTuple):
     """Rates per second; of what was not seen, None."""
 
     env_steps: float | None
@@ -67,7 +67,7 @@ def estimate(cli: RLCLI) -> str:
     arguments = cli.data_arguments()
     few = max(FEW_STEPS, 2 * int(arguments.get("batch_size") or 0))
     starts = 0
-    for key in ("learning_starts", "prefill"):
+    for key in ("learning_starts",):
         if arguments.get(key):
             starts = int(arguments[key])
             arguments[key] = min(starts, few)
@@ -82,8 +82,8 @@ def estimate(cli: RLCLI) -> str:
     return line_of(pace, expected(pace, run.env_steps, run.updates, starts), run.max_seconds())
 
 
-def _probe(cli: RLCLI, seconds: float) -> list[Tick]:
-    settings, timed = cli.config_init.trainer, Timed(seconds)
+def _probe(cli: RLCLI, seconds: float) -> list[ClockSample]:
+    settings, timed = cli.config_init.trainer, ThroughputProbe(seconds)
     own = settings.callbacks or []
     settings.callbacks = [
         item for item in (own if isinstance(own, list) else [own]) if isinstance(item, Phases)
@@ -96,24 +96,24 @@ def _probe(cli: RLCLI, seconds: float) -> list[Tick]:
     return timed.ticks
 
 
-def measured(ticks: list[Tick]) -> Pace:
+def measured(ticks: list[ClockSample]) -> Throughput:
     """Rates while learning, without the first block, which warms up; of a single block with it."""
     learned = [tick for tick in ticks if tick.update]
     before = ticks[: len(ticks) - len(learned)]
     window = learned if len(learned) > 1 else [*before[-1:], *learned] if learned else before
     if len(window) < 2:
-        return Pace(None, None, None, False)
+        return Throughput(None, None, None, False)
     steps, updates = _rates(window)
-    return Pace(steps, updates, _rates(before)[0] if len(before) > 1 else None, bool(learned))
+    return Throughput(steps, updates, _rates(before)[0] if len(before) > 1 else None, bool(learned))
 
 
-def _rates(window: list[Tick]) -> tuple[float | None, float | None]:
+def _rates(window: list[ClockSample]) -> tuple[float | None, float | None]:
     first, last = window[0], window[-1]
     took = max(last.seconds - first.seconds, 1e-9)
     return (last.env_step - first.env_step) / took or None, (last.update - first.update) / took or None
 
 
-def expected(pace: Pace, env_steps: int | None, updates: int | None, starts: int) -> float | None:
+def expected(pace: Throughput, env_steps: int | None, updates: int | None, starts: int) -> float | None:
     """Seconds until the first budget is spent, after `starts` random env steps."""
     starts = min(starts, env_steps or starts)
     before = starts / pace.random if pace.random else 0.0
@@ -125,7 +125,7 @@ def expected(pace: Pace, env_steps: int | None, updates: int | None, starts: int
     return before + min(later) if later else before or None
 
 
-def line_of(pace: Pace, seconds: float | None, at_most: float) -> str:
+def line_of(pace: Throughput, seconds: float | None, at_most: float) -> str:
     if seconds is None:
         return "not estimated: the budget does not move in the first seconds"
     rates = [

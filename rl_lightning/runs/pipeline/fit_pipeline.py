@@ -19,21 +19,21 @@ from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.engine.fit import stem_of
 from rl_lightning.runs.engine.folder import (
     Ended,
-    check_running,
+    _check_not_running_here,
     forget,
     is_first,
     join,
     start_record_of,
     write_config,
 )
-from rl_lightning.runs.engine.init_distributed import alone, meet
+from rl_lightning.runs.engine.init_distributed import init_distributed, run_lock
 from rl_lightning.runs.engine.stage_objects import Objects, by_stage, check_all_again, marks
-from rl_lightning.runs.pipeline.plan import Job, choose, make_plan, set_key
+from rl_lightning.runs.pipeline.plan import Job, make_plan, select_jobs, set_key
 from rl_lightning.runs.pipeline.run_stages import Pipeline
-from rl_lightning.runs.recording.missing import provide_data
+from rl_lightning.runs.recording.missing import record_missing_data
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.names import check_run_name
-from rl_lightning.runs.store.run_folder import Run, claim, logs_root, shelf
+from rl_lightning.runs.store.run_folder import Run, artifacts_dir, claim, logs_root
 
 if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
 
 def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
     pipeline, flags = override(inline(config, find(names[0]).parent), request)
-    jobs = make_plan(pipeline, refuse_names)
-    choose(jobs, request.begin, request.only)  # before a folder is claimed for nothing
+    jobs = make_plan(pipeline, check_stage_config)
+    select_jobs(jobs, request.begin, request.only)  # before a folder is claimed for nothing
     objects = by_stage(request.given, jobs)
     check_stages(jobs, request, flags, objects)
     given = [flag.partition("=")[2] for flag in request.overrides if flag.startswith("--run.name=")]
     name = given[-1] if given else config.get("name")
-    meet()
+    init_distributed()
     stem = stem_of(names, config)
 
     def claimed() -> str:
         return str(open_run(check_run_name(str(name)) if name else None, stem, pipeline, request).folder)
 
     fresh = is_first() and not (name and (logs_root() / str(name)).exists())
-    run = join() or Run(Path(distributed.decide(claimed)))
+    run = join() or Run(Path(distributed.on_rank_zero(claimed)))
     try:
-        with alone(run):
+        with run_lock(run):
             return Ended(run_jobs(run, jobs, request, flags, objects), run)
     except BaseException:
         forget(run, fresh)
@@ -66,14 +66,14 @@ def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
 def show_pipeline(config: Config, request: Request, names: list[str], sizes: bool) -> int:
     """Every stage, resolved; with `sizes` as shapes and bytes."""
     pipeline, flags = override(inline(config, find(names[0]).parent), request)
-    return show(make_plan(pipeline, refuse_names), request, flags, sizes)
+    return show(make_plan(pipeline, check_stage_config), request, flags, sizes)
 
 
 def resume_pipeline(run: Run, config: Config, request: Request) -> int:
     pipeline, given = override(config, request)
     begun: dict[str, list[str]] = run.read().get("flags") or {}
     flags = {key: [*begun.get(key, []), *given.get(key, [])] for key in {"", *begun, *given}}
-    jobs = make_plan(pipeline, refuse_names)
+    jobs = make_plan(pipeline, check_stage_config)
     record = run.read()
     check_all_again(record.get("given") or [], request.given)
     objects = by_stage(request.given, jobs)
@@ -82,12 +82,12 @@ def resume_pipeline(run: Run, config: Config, request: Request) -> int:
     return run_jobs(run, jobs, request, flags, objects)
 
 
-def refuse_names(name: str) -> Config:
+def check_stage_config(name: str) -> Config:
     raise ConfigError(f"stage config '{name}' was not found when the run was made")
 
 
 def override(config: Config, request: Request) -> tuple[Config, dict[str, list[str]]]:
-    """Applies --stages.NAME.takes.KEY; returns the flags of each stage, those for all under ''."""
+    """Applies --stages.NAME.inputs.KEY; returns the flags of each stage, those for all under ''."""
     flags: dict[str, list[str]] = {"": []}
     stages = {stage.get("name"): stage for stage in config["stages"] if isinstance(stage, dict)}
     for flag in request.overrides:
@@ -102,9 +102,9 @@ def override(config: Config, request: Request) -> tuple[Config, dict[str, list[s
                 f"--{key}: write --stages.NAME.KEY VALUE; the stages are {', '.join(map(str, stages))}"
             )
         stage, dotted = stages[rest[0]], ".".join(rest[1:])
-        if rest[1] == "takes":
-            stage["takes"] = {**(stage.get("takes") or {}), ".".join(rest[2:]): value}
-        elif rest[1] in ("product", "once", "continues"):
+        if rest[1] == "inputs":
+            stage["inputs"] = {**(stage.get("inputs") or {}), ".".join(rest[2:]): value}
+        elif rest[1] in ("artifact", "once", "warm_start"):
             set_key(stage, dotted, yaml.safe_load(value))
         else:
             flags.setdefault(rest[0], []).append(f"--{dotted}={value}")
@@ -115,23 +115,23 @@ def show(jobs: list[Job], request: Request, flags: dict[str, list[str]], sizes: 
     from rl_lightning.runs.engine.dry_run import describe
 
     for job, cli in parsed_stages(jobs, request, flags, {}):
-        print(f"# stage {job.key}" + "".join(f" · {key} from {source}" for key, source in job.takes.items()))
+        print(f"# stage {job.key}" + "".join(f" · {key} from {source}" for key, source in job.inputs.items()))
         plain = yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip()
-        print((describe(cli, [], probe=not job.takes) if sizes else plain) + "\n")
+        print((describe(cli, [], probe=not job.inputs) if sizes else plain) + "\n")
     return 0
 
 
 def parsed_stages(
     jobs: list[Job], request: Request, flags: dict[str, list[str]], objects: Objects
 ) -> Iterator[tuple[Job, RLCLI]]:
-    """Each stage once: a later cycle differs in its budget and its products alone."""
+    """Each stage once: a later cycle differs in its budget and its artifacts alone."""
     first: dict[str, Job] = {}
     for job in jobs:
         first.setdefault(job.stage, job)
     for job in first.values():
         config = copy.deepcopy(job.config)
-        for dotted, source in job.takes.items():
-            set_key(config, dotted, f"product of {source}")
+        for dotted, source in job.inputs.items():
+            set_key(config, dotted, f"artifact of {source}")
         yield job, parse_config(config, stage_request(request, job, flags, objects))
 
 
@@ -156,7 +156,7 @@ def stage_request(request: Request, job: Job, flags: dict[str, list[str]], objec
 def open_run(name: str | None, stem: str, pipeline: Config, request: Request) -> Run:
     """A claimed folder with the whole pipeline in its config.yaml. A run of this name goes on if nothing differs."""
     if name is not None and (logs_root() / name / "pipeline.json").is_file():
-        check_running(Run(logs_root() / name), Run(logs_root() / name).read())
+        _check_not_running_here(Run(logs_root() / name), Run(logs_root() / name).read())
         return Run(logs_root() / name)  # started again: what is done is skipped, what has changed is told of
     run = claim(name, stem)
     write_config(run, pipeline)
@@ -182,7 +182,7 @@ def run_jobs(
         if is_first():
             print(text, flush=True)
 
-    pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, shelf(), is_first())
+    pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, artifacts_dir(), is_first())
     begun = read_text(run.folder / "pipeline.json")
     # Flags belong to the run, the newest last: its resumption has them too.
     shown = {stage: redact_words(given) for stage, given in flags.items()}
@@ -213,20 +213,20 @@ def read_text(path: Path) -> str:
 
 def fit_stage(run: Run, config: Config, request: Request, before: Path | None, title: str) -> int:
     """Trains one stage in its folder, going on from its own checkpoints if there are any."""
-    from rl_lightning.runs.engine.fit_session import Training
+    from rl_lightning.runs.engine.fit_session import FitSession
     from rl_lightning.runs.engine.run_start import newest, start_from
 
     cli = parse_config(config, request)
     saved: dict[str, Any] = cli.plain()
-    if any(run.generations()):
+    if any(run.checkpoints()):
         start = start_from(str(newest(run)), "exact")
     elif before is not None:
         start = start_from(str(before), "warm_start_optimizer")
     else:
         start = start_from(cli.config.ckpt_path, cli.config.resume_mode)
-    provide_data(cli.config)
+    record_missing_data(cli.config)
     cli.build()
     if is_first():
         write_config(run, saved)
         start_record_of(run, saved, request)
-    return Training(cli, run, redact(saved), request.debug, start, title).fit()
+    return FitSession(cli, run, redact(saved), request.debug, start, title).fit()

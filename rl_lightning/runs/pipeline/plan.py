@@ -1,4 +1,4 @@
-"""From a YAML with `stages:` to a list of jobs: which config, in which folder, fed by which products."""
+"""From a YAML with `stages:` to a list of jobs: which config, in which folder, fed by which artifacts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_lightning.redaction import REDACTED, redact, redact_words
 from rl_lightning.runs.store.names import did_you_mean
 
 Config = dict[str, Any]
-STAGE_KEYS = ("name", "config", "takes", "once", "continues", "budget_by_cycle", "product", "set")
+STAGE_KEYS = ("name", "config", "inputs", "once", "warm_start", "budget_by_cycle", "artifact", "overrides")
 BUDGETS = ("env_steps", "updates")
 
 
@@ -27,10 +27,10 @@ class Job:
         key: Its folder in the run: the stage's name, and the cycle's number where there are several.
         stage: The stage's name.
         cycle: The cycle, from 1.
-        config: The stage's whole config, products not yet filled in.
-        takes: Dotted key -> job key of the product that goes there, or a path.
-        before: The job of the cycle before that this one goes on from; null: starts anew.
-        product: Which checkpoint becomes the product: best, last or a milestone.
+        config: The stage's whole config, artifacts not yet filled in.
+        inputs: Dotted key -> job key of the artifact that goes there, or a path.
+        warm_start_from: The job of the cycle before that this one goes on from; null: starts anew.
+        artifact: Which checkpoint becomes the artifact: best, last or a milestone.
         flags: Fields given on the command line, over the config.
     """
 
@@ -38,9 +38,9 @@ class Job:
     stage: str
     cycle: int
     config: Config
-    takes: dict[str, str] = field(default_factory=dict)
-    before: str | None = None
-    product: str = "best"
+    inputs: dict[str, str] = field(default_factory=dict)
+    warm_start_from: str | None = None
+    artifact: str = "best"
     flags: list[str] = field(default_factory=list)
 
     def budget(self) -> float:
@@ -52,14 +52,20 @@ class Job:
         """Changes with what a stage learns from and how, but not with how long: a budget may grow."""
         config = {key: value for key, value in self.config.items() if key not in ("log", "run")}
         flags = [flag for flag in self._flags() if not flag.startswith(("--run.", "--log."))]
-        text = json.dumps({**redact(config), "takes": self.takes, "flags": flags}, sort_keys=True)
+        text = json.dumps({**redact(config), "inputs": self.inputs, "flags": flags}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def hash(self) -> str:
-        """Changes with everything that decides the product, but not with the names of runs."""
+        """Changes with everything that decides the artifact, but not with the names of runs."""
         config = {k: v for k, v in self.config.items() if k != "log"}
         run = {k: v for k, v in dict(config.get("run") or {}).items() if k not in ("name", "tags")}
-        whole = {**config, "run": run, "takes": self.takes, "product": self.product, "flags": self._flags()}
+        whole = {
+            **config,
+            "run": run,
+            "inputs": self.inputs,
+            "artifact": self.artifact,
+            "flags": self._flags(),
+        }
         text = json.dumps(redact(whole), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -86,17 +92,17 @@ def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:
             numbered = cycles > 1 and not stage.get("once")
             key = f"{name}-{cycle}" if numbered else name
             found = {
-                dotted: _source(stage, dotted, source, newest) for dotted, source in _takes(stage).items()
+                dotted: _source(stage, dotted, source, newest) for dotted, source in _inputs(stage).items()
             }
-            takes = {dotted: source for dotted, source in found.items() if source is not None}
+            inputs = {dotted: source for dotted, source in found.items() if source is not None}
             config = _with_budget(configs[name], stage.get("budget_by_cycle") or {}, cycle, name)
-            before = newest.get(name) if stage.get("continues") else None
-            jobs.append(Job(key, name, cycle, config, takes, before, str(stage.get("product", "best"))))
+            before = newest.get(name) if stage.get("warm_start") else None
+            jobs.append(Job(key, name, cycle, config, inputs, before, str(stage.get("artifact", "best"))))
             newest[name] = key
     return jobs
 
 
-def choose(jobs: list[Job], begin: str | None, only: str | None) -> list[Job]:
+def select_jobs(jobs: list[Job], begin: str | None, only: str | None) -> list[Job]:
     """All jobs, those from a stage on, or one stage alone; a name that no stage has is refused."""
     names = list(dict.fromkeys([job.key for job in jobs] + [job.stage for job in jobs]))
     for given in (begin, only):
@@ -130,17 +136,17 @@ def _check_stages(pipeline: Config) -> list[Config]:
     return stages
 
 
-def _takes(stage: Config) -> dict[str, Any]:
-    takes = stage.get("takes") or {}
-    if not isinstance(takes, dict):
-        raise ConfigError(f"stage {stage['name']}: takes maps dotted keys to stages or paths")
-    return takes
+def _inputs(stage: Config) -> dict[str, Any]:
+    inputs = stage.get("inputs") or {}
+    if not isinstance(inputs, dict):
+        raise ConfigError(f"stage {stage['name']}: inputs maps dotted keys to stages or paths")
+    return inputs
 
 
 def _source(stage: Config, dotted: str, source: Any, newest: dict[str, str]) -> str | None:
-    """The key of the job whose product is taken, or the path as it is.
+    """The key of the job whose artifact is taken, or the path as it is.
 
-    Of a list, the first stage that has a product by then: `[collect, explore]` is the collection of the cycle before,
+    Of a list, the first stage that has an artifact by then: `[collect, explore]` is the collection of the cycle before,
     and in the first cycle what was explored; `[policy, null]` is nothing in the first cycle.
     """
     if isinstance(source, list):
@@ -154,13 +160,13 @@ def _source(stage: Config, dotted: str, source: Any, newest: dict[str, str]) -> 
         return str(source)
     hint = did_you_mean(str(source), newest, 1)
     raise ConfigError(
-        f"stage {stage['name']} takes '{source}' for {dotted}, and no stage before it has that name{hint}"
+        f"stage {stage['name']} has '{source}' as input {dotted}, and no stage before it has that name{hint}"
     )
 
 
 def _stage_config(stage: Config, shared: Config, load: Callable[[str], Config]) -> Config:
     config = load(stage["config"]) if isinstance(stage["config"], str) else copy.deepcopy(stage["config"])
-    for dotted, value in {**shared, **(stage.get("set") or {})}.items():
+    for dotted, value in {**shared, **(stage.get("overrides") or {})}.items():
         set_key(config, dotted, value)
     return config
 

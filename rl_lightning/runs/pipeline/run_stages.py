@@ -1,4 +1,4 @@
-"""Runs the jobs of a pipeline: skips what is done, resumes what is not, never uses a stale product in silence."""
+"""Runs the jobs of a pipeline: skips what is done, resumes what is not, never uses a stale artifact in silence."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from rl_lightning import distributed
 from rl_lightning.errors import ConfigError, RLError, StageError
 from rl_lightning.runs.pipeline.ledger import Ledger
-from rl_lightning.runs.pipeline.plan import Job, choose, set_key
-from rl_lightning.runs.pipeline.product import read_product, shelve, write_product
+from rl_lightning.runs.pipeline.plan import Job, select_jobs, set_key
+from rl_lightning.runs.pipeline.stage_artifact import link_artifact, read_artifact, write_artifact
 
 Fit = Callable[
     [Job, Path, dict[str, Any], Path | None, str], int
@@ -30,8 +30,8 @@ class Pipeline:
         fit: Trains one job in its folder, exactly resuming what it finds there; returns an exit code.
         find_checkpoint: The checkpoint of a stage's folder by name (best, last, step-N).
         say: Told of every stage that begins, ends or is skipped.
-        shelf: Folder that finished products are linked in; null: none.
-        first: This process writes products and ledger (rank 0).
+        shelf: Folder that finished artifacts are linked in; null: none.
+        first: This process writes artifacts and ledger (rank 0).
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Pipeline:
 
     def run(self, begin: str | None = None, only: str | None = None) -> int:
         """All jobs, or those from a stage on, or one stage alone; the exit code of the first that stops."""
-        chosen = choose(self.jobs, begin, only)
+        chosen = select_jobs(self.jobs, begin, only)
         if begin is not None and self.first:
             self._discard([job.key for job in chosen])
         distributed.barrier()
@@ -58,7 +58,7 @@ class Pipeline:
             if job not in chosen:
                 continue
             title = self._title(number, job)
-            if distributed.decide(lambda job=job: self._done(job)):  # type: ignore[misc]
+            if distributed.on_rank_zero(lambda job=job: self._done(job)):  # type: ignore[misc]
                 self.say(f"stage {title}: done, skipped")
                 continue
             began = time.monotonic()
@@ -109,35 +109,37 @@ class Pipeline:
         again = f"Do it again with: --from {job.key}"
         if entry.get("config") != job.hash():
             raise ConfigError(
-                f"stage {job.key} was finished with another config: its product is stale. {again}"
+                f"stage {job.key} was finished with another config: its artifact is stale. {again}"
             )
-        for dotted, source in job.takes.items():
-            if entry.get("took", {}).get(dotted) != self._product_hash(source):
+        for dotted, source in job.inputs.items():
+            if entry.get("inputs", {}).get(dotted) != self._artifact_hash(source):
                 raise ConfigError(
-                    f"stage {job.key} was made from another {dotted}: its product is stale. {again}"
+                    f"stage {job.key} was made from another {dotted}: its artifact is stale. {again}"
                 )
-        read_product(self.folder / job.key / "product")
+        read_artifact(self.folder / job.key / "artifact")
         return True
 
-    def _product(self, source: str) -> Path:
-        inside = self.folder / source / "product"
+    def _artifact(self, source: str) -> Path:
+        inside = self.folder / source / "artifact"
         return inside if any(source == job.key for job in self.jobs) else Path(source).expanduser().resolve()
 
-    def _product_hash(self, source: str) -> str:
-        about = read_product(self._product(source))[2]
+    def _artifact_hash(self, source: str) -> str:
+        about = read_artifact(self._artifact(source))[2]
         return str(about.get("digest", about["sha256"]))
 
     def _run_job(self, job: Job, title: str) -> int:
         folder = self.folder / job.key
-        config, took = copy.deepcopy(job.config), {}
-        for dotted, source in job.takes.items():
-            took[dotted] = self._product_hash(source)
-            set_key(config, dotted, str(self._product(source)))
-        before = self._product(job.before) if job.before else None
-        self._check_begun(job, took)
+        config, inputs = copy.deepcopy(job.config), {}
+        for dotted, source in job.inputs.items():
+            inputs[dotted] = self._artifact_hash(source)
+            set_key(config, dotted, str(self._artifact(source)))
+        before = self._artifact(job.warm_start_from) if job.warm_start_from else None
+        self._check_begun(job, inputs)
         if self.first:
             folder.mkdir(exist_ok=True)
-            self.ledger.set(job.key, status="running", config=job.hash(), identity=job.identity(), took=took)
+            self.ledger.set(
+                job.key, status="running", config=job.hash(), identity=job.identity(), inputs=inputs
+            )
         self.say(f"stage {title}")
         try:
             code = self.fit(job, folder, config, before, title)
@@ -150,27 +152,27 @@ class Pipeline:
             raise failure from error
         if self.first:
             self._finish(job, folder, config) if code == 0 else self.ledger.set(job.key, status="interrupted")
-        distributed.barrier()  # the others must not look for a product before it is there
+        distributed.barrier()  # the others must not look for an artifact before it is there
         return code
 
-    def _check_begun(self, job: Job, took: dict[str, str]) -> None:
+    def _check_begun(self, job: Job, inputs: dict[str, str]) -> None:
         """A stage that was begun goes on as it began, or not at all: else rows and weights of two configs mix."""
         entry = self.ledger.read().get(job.key, {})
         if not entry or not (self.folder / job.key / "checkpoints").is_dir():
             return
-        if entry.get("identity", job.identity()) != job.identity() or entry.get("took", took) != took:
+        if entry.get("identity", job.identity()) != job.identity() or entry.get("inputs", inputs) != inputs:
             raise ConfigError(
-                f"stage {job.key} was begun with another config or from other products. Go on as it began with: "
+                f"stage {job.key} was begun with another config or from other artifacts. Go on as it began with: "
                 f"rl resume {self.folder.name}\nor begin it again with: --from {job.key}"
             )
 
     def _finish(self, job: Job, folder: Path, config: dict[str, Any]) -> None:
-        checkpoint = self.find_checkpoint(folder, job.product)
+        checkpoint = self.find_checkpoint(folder, job.artifact)
         about = {"stage": job.stage, "cycle": job.cycle, "run": self.folder.name, "config": job.hash()}
-        digest = write_product(folder, checkpoint, config, about)
-        self.ledger.set(job.key, status="done", product=f"{job.key}/product", sha256=digest)
+        digest = write_artifact(folder, checkpoint, config, about)
+        self.ledger.set(job.key, status="done", artifact=f"{job.key}/artifact", sha256=digest)
         if self.shelf is not None:
-            shelve(folder / "product", self.shelf, f"{self.folder.name}-{job.key}", digest)
+            link_artifact(folder / "artifact", self.shelf, f"{self.folder.name}-{job.key}", digest)
 
 
 def _hours(seconds: float) -> str:

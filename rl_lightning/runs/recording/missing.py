@@ -8,7 +8,7 @@ from typing import Any
 from rl_lightning.errors import DataError
 
 
-def provide_data(config: Any) -> None:
+def record_missing_data(config: Any) -> None:
     """Records the config's data set if it is a local one with a known recipe and is not there yet."""
     name = getattr(getattr(config.data, "init_args", None), "dataset", None)
     if not isinstance(name, str) or not name.startswith("local/"):
@@ -25,7 +25,7 @@ def provide_data(config: Any) -> None:
         parse_recipe(name)
     except DataError:
         return  # only its user knows how it is made; reading it will say that it is missing
-    if not distributed.first():
+    if not distributed.is_rank_zero():
         while not path.exists():  # the first rank is recording
             time.sleep(1.0)
         return

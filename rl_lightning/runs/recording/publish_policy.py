@@ -13,7 +13,7 @@ from rl_lightning.datasets.data_files import data_dir
 from rl_lightning.datasets.published_policies import PublishedPolicy
 from rl_lightning.datasets.published_policies import publish as write_policy
 from rl_lightning.envs.make import EnvConfig, make_envs
-from rl_lightning.rollout.collect import Act
+from rl_lightning.rollout.collect import ActFn
 from rl_lightning.rollout.evaluate import StepCap, evaluate
 from rl_lightning.runs.agents.agent import load_agent
 from rl_lightning.runs.recording.record_dataset import MOST_ENVS, as_act, env_key, no_carry
@@ -84,10 +84,10 @@ def _activation(torso: Any) -> str:
     return next((name for name, kind in ACTIVATIONS.items() if kind in kinds), "relu")
 
 
-def _mean_return(config: EnvConfig, act: Act, episodes: int, explore: torch.Generator | None) -> float:
+def _mean_return(config: EnvConfig, act: ActFn, episodes: int, generator: torch.Generator | None) -> float:
     envs = make_envs(config, min(episodes, MOST_ENVS), training=False)
     try:
-        found = evaluate(act, no_carry, envs, episodes, derive(0, "publish"), explore, StepCap(envs))
+        found = evaluate(act, no_carry, envs, episodes, derive(0, "publish"), generator, StepCap(envs))
         return float(np.mean([episode.episode_return for episode in found]))
     finally:
         envs.close()

@@ -13,7 +13,11 @@ import torch
 from torch import Tensor
 
 from rl_lightning.behaviors.random_actor import random_actor
-from rl_lightning.behaviors.record_transitions import improving, quieter, record_rows
+from rl_lightning.behaviors.record_transitions import (
+    interpolate_policies,
+    record_transitions,
+    with_noise_scale,
+)
 from rl_lightning.behaviors.scripted import scripted_actor, scripted_carry
 from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.formats.hdf5 import write_hdf5
@@ -40,7 +44,7 @@ from rl_lightning.datasets.summary import episode_table
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.replay.segments import SegmentStore
-from rl_lightning.rollout.collect import Act, Collector
+from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.runs.agents.agent import load_agent
 from rl_lightning.runs.recording.bar import Bar
 from rl_lightning.runs.request import Request
@@ -53,10 +57,10 @@ from rl_lightning.version import version
 MOST_ENVS = 8
 
 
-class Player(NamedTuple):
+class RecordingPolicy(NamedTuple):
     """Someone who acts, and what the metadata say about it."""
 
-    act: Act
+    act: ActFn
     carry: Callable[[int], Carry]
     about: dict[str, Any]
 
@@ -135,7 +139,7 @@ def from_policies(asked: DatasetRequest, recipe: LocalRecipe) -> Raw:
     bar, done, parts = Bar("rows"), 0, []
     spec = probe_spec(config)
     for i, (player, share) in enumerate(zip(players, shares, strict=True)):
-        act = quieter(player.act, NARROW_NOISE, spec) if recipe.transform == "narrow" else player.act
+        act = with_noise_scale(player.act, NARROW_NOISE, spec) if recipe.transform == "narrow" else player.act
         shown = partial(_further, bar, done, wanted)
         arrays, infos, envs = _record(
             config, act, player.carry, share, asked, derive(seed, f"record/{i}"), shown
@@ -155,7 +159,7 @@ def from_policies(asked: DatasetRequest, recipe: LocalRecipe) -> Raw:
     }
     if recipe.level == "medium-replay":
         metadata["replay"] = (
-            "no replay of a run: actions go from random to medium over each env's share of the rows"
+            "no replay of a run: actions go from random to medium over each env's fraction of the rows"
         )
     if recipe.transform == "narrow":
         metadata["narrow"] = f"the noise of sampled actions was scaled by {NARROW_NOISE}"
@@ -172,7 +176,7 @@ def _further(bar: Bar, before: int, total: int, now: int, _: int) -> None:
 
 def _record(
     config: EnvConfig,
-    act: Act,
+    act: ActFn,
     carry: Callable[[int], Carry],
     rows: int,
     asked: DatasetRequest,
@@ -191,7 +195,7 @@ def _record(
         collector = Collector(envs, derive(seed, "envs"))
         collector.carry = carry(num)
         explore = None if asked.greedy else torch_generator(seed, "explore")
-        return (*record_rows(collector, act, rows, explore, progress), num)
+        return (*record_transitions(collector, act, rows, explore, progress), num)
     finally:
         envs.close()
 
@@ -207,7 +211,7 @@ def _joined(parts: list[Raw]) -> Raw:
     return Raw("", join("arrays"), join("infos"))
 
 
-def cast_players(asked: DatasetRequest, recipe: LocalRecipe) -> tuple[EnvConfig, list[Player]]:
+def cast_players(asked: DatasetRequest, recipe: LocalRecipe) -> tuple[EnvConfig, list[RecordingPolicy]]:
     """The env and who plays in it, one after the other."""
     if asked.run is not None:
         return _player_of_run(asked, asked.run)
@@ -218,17 +222,19 @@ def cast_players(asked: DatasetRequest, recipe: LocalRecipe) -> tuple[EnvConfig,
         )
     config = EnvConfig(id=env_id)
     spec = probe_spec(config)
-    random = Player(random_actor(spec), no_carry, {"level": "random"})
+    random = RecordingPolicy(random_actor(spec), no_carry, {"level": "random"})
     levels = POLICIES[recipe.level]
     if levels == ("scripted",):
-        return config, [Player(scripted_actor(env_id), scripted_carry(env_id), {"level": recipe.level})]
+        return config, [
+            RecordingPolicy(scripted_actor(env_id), scripted_carry(env_id), {"level": recipe.level})
+        ]
     players = [random if level == "random" else _published(recipe.env, level, spec) for level in levels]
     if recipe.level == "medium-replay":
         rows, seed = asked.rows or recipe.default_rows, asked.seed
         fitting = max(1, min(MOST_ENVS, rows // (spec.max_episode_steps or 1000)))
         calls = rows // (asked.num_envs or fitting)
-        act = improving(players[0].act, players[1].act, calls, torch_generator(seed, "mixing"))
-        players = [Player(act, no_carry, {"level": "random to medium", **players[1].about})]
+        act = interpolate_policies(players[0].act, players[1].act, calls, torch_generator(seed, "mixing"))
+        players = [RecordingPolicy(act, no_carry, {"level": "random to medium", **players[1].about})]
     return config, players
 
 
@@ -236,7 +242,7 @@ def no_carry(count: int) -> Carry:
     return ()
 
 
-def _published(env: str, level: str, spec: EnvSpec) -> Player:
+def _published(env: str, level: str, spec: EnvSpec) -> RecordingPolicy:
     path = find_policy(env, level)
     if path is None:
         raise DataError(
@@ -251,19 +257,19 @@ def _published(env: str, level: str, spec: EnvSpec) -> Player:
     about = {
         key: policy.about[key] for key in ("level", "algorithm", "return", "steps") if key in policy.about
     }
-    return Player(as_act(policy), no_carry, {**about, "sha256": policy.sha256})
+    return RecordingPolicy(as_act(policy), no_carry, {**about, "sha256": policy.sha256})
 
 
-def as_act(policy: PublishedPolicy) -> Act:
+def as_act(policy: PublishedPolicy) -> ActFn:
     def act(
-        obs: Tensor, carry: Carry, explore: torch.Generator | None, mask: Tensor | None = None
+        obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        return policy.act(obs, explore), carry
+        return policy.act(obs, generator), carry
 
     return act
 
 
-def _player_of_run(asked: DatasetRequest, run: str) -> tuple[EnvConfig, list[Player]]:
+def _player_of_run(asked: DatasetRequest, run: str) -> tuple[EnvConfig, list[RecordingPolicy]]:
     which = asked.checkpoint or "best"
     agent = load_agent(last_stage(resolve(run)), Request(checkpoint=which))
     model, config = agent.cli.model.eval(), getattr(agent.cli.datamodule, "env", None)
@@ -280,7 +286,7 @@ def _player_of_run(asked: DatasetRequest, run: str) -> tuple[EnvConfig, list[Pla
         "checkpoint": which,
         "sha256": file_digest(found.checkpoint(which)),
     }
-    return config, [Player(model.player(), model.initial_carry, about)]
+    return config, [RecordingPolicy(model.player(), model.initial_carry, about)]
 
 
 def check_name(name: str, run: str, env_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Products of other stages that a config names, by the hash of what they hold. Needs no torch."""
+"""Artifacts of other stages that a config names, by the hash of what they hold. Needs no torch."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from rl_lightning.errors import ResumeError
 
 
-def products_of(config: Any, key: str = "", kind: str = "digest") -> dict[str, str]:
-    """Dotted key of every product in a config, and its hash; `init_args` is left out of the key.
+def artifacts_of(config: Any, key: str = "", kind: str = "digest") -> dict[str, str]:
+    """Dotted key of every artifact in a config, and its hash; `init_args` is left out of the key.
 
     Args:
         config: Where they are looked for.
@@ -20,10 +20,10 @@ def products_of(config: Any, key: str = "", kind: str = "digest") -> dict[str, s
     found: dict[str, str] = {}
     if isinstance(config, dict):
         for name, value in config.items():
-            found |= products_of(value, key if name == "init_args" else f"{key}.{name}".lstrip("."), kind)
+            found |= artifacts_of(value, key if name == "init_args" else f"{key}.{name}".lstrip("."), kind)
     elif isinstance(config, list):
         for place, value in enumerate(config):
-            found |= products_of(value, f"{key}.{place}", kind)
+            found |= artifacts_of(value, f"{key}.{place}", kind)
     elif isinstance(config, str) and "/" in config and len(config) < 4096 and "\0" not in config:
         digest = _digest(Path(config).expanduser(), kind)
         found = {key: digest} if digest else {}
@@ -31,24 +31,24 @@ def products_of(config: Any, key: str = "", kind: str = "digest") -> dict[str, s
 
 
 def _digest(place: Path, kind: str) -> str:
-    for folder in (place, place / "product"):
+    for folder in (place, place / "artifact"):
         try:
-            about = json.loads((folder / "product.json").read_text(encoding="utf-8"))
+            about = json.loads((folder / "artifact.json").read_text(encoding="utf-8"))
             return str(about[kind] if kind in about else about["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return ""
 
 
-def check_products(begun: Any, config: dict[str, Any], name: str) -> None:
-    """Refuses to go on exactly from products other than those that a run was begun with.
+def check_artifacts(begun: Any, config: dict[str, Any], name: str) -> None:
+    """Refuses to go on exactly from artifacts other than those that a run was begun with.
 
     Args:
         begun: What the run's record says of them.
         config: The run's config, with paths as they are now.
         name: Of the run.
     """
-    now, weights = products_of(config), products_of(config, kind="sha256")
+    now, weights = artifacts_of(config), artifacts_of(config, kind="sha256")
     for key, digest in begun.items() if isinstance(begun, dict) else ():
         if key in now and digest not in (now[key], weights[key]):
             raise ResumeError(

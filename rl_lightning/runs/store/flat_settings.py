@@ -1,4 +1,4 @@
-"""A run's config as flat settings: `model.lr`, `data.env.id`, `model.network.hidden`."""
+"""A run's config as flat settings: `model.lr`, `data.env.id`, `model.network.hidden_dims`."""
 
 from __future__ import annotations
 

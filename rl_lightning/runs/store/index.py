@@ -27,7 +27,7 @@ OUTCOME = ("env", "data", "seed", "env_step", "update", "best", "best_at", "last
 _TABLE = "CREATE TABLE IF NOT EXISTS {} (name BLOB PRIMARY KEY, stamp TEXT, value TEXT)"
 
 
-class Listed:
+class RunEntry:
     """One run of the index. Config and metrics are read when they are asked for.
 
     Args:
@@ -87,7 +87,7 @@ class Index:
         self._fresh: dict[str, dict[str, tuple[str, str]]] = {part: {} for part in PARTS}
         self._gone: set[str] = set()
 
-    def runs(self) -> list[Listed]:
+    def runs(self) -> list[RunEntry]:
         """Every run and every stage of a pipeline, oldest first."""
         found = []
         for name, folder in _folders(str(self.root)):
@@ -108,11 +108,11 @@ class Index:
         self._gone = {name for name in self._part("record") if name not in there}
         return sorted(found, key=_created)
 
-    def _listed(self, name: str, folder: str) -> Listed | None:
+    def _listed(self, name: str, folder: str) -> RunEntry | None:
         path = f"{folder}/{RECORD}"
         if not os.path.isfile(path):
             return None
-        return Listed(self, name, Path(folder), self.part("record", name, path, _read_record))
+        return RunEntry(self, name, Path(folder), self.part("record", name, path, _read_record))
 
     def part(
         self, kind: str, name: str, path: str | Path, read: Callable[[Path], dict[str, Any]]
@@ -173,7 +173,7 @@ class Index:
         self.save()
 
 
-def _created(run: Listed) -> tuple[str, str]:
+def _created(run: RunEntry) -> tuple[str, str]:
     return str(run.record.get("created") or ""), run.name
 
 
@@ -183,7 +183,7 @@ def _last_named(settings: dict[str, Any]) -> str:
     return keys[-1][1] if keys and len(keys[-1]) > 1 else ""
 
 
-def _outcome(stages: list[Listed], last: str) -> dict[str, Any]:
+def _outcome(stages: list[RunEntry], last: str) -> dict[str, Any]:
     """What a pipeline has come to: task, clocks and scores of its last stage, in the newest cycle that has any.
 
     Args:

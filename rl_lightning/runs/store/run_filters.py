@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.store.flat_settings import setting
-from rl_lightning.runs.store.index import Listed
+from rl_lightning.runs.store.index import RunEntry
 from rl_lightning.runs.store.metrics_file import lower_is_better, real_name
 from rl_lightning.runs.store.names import did_you_mean
 
@@ -32,7 +32,7 @@ class Condition(NamedTuple):
     sign: str
     value: str
 
-    def holds(self, run: Listed) -> bool:
+    def holds(self, run: RunEntry) -> bool:
         have = value_of(run, self.key)
         if self.sign in ("=", "==", "!="):
             return _equal(have, self.value) == (self.sign != "!=")
@@ -53,7 +53,7 @@ def parse_condition(text: str) -> Condition:
     return Condition(*match.groups())
 
 
-def keep(runs: Sequence[Listed], conditions: Iterable[Condition]) -> list[Listed]:
+def keep(runs: Sequence[RunEntry], conditions: Iterable[Condition]) -> list[RunEntry]:
     """The runs for which all conditions hold; a key that no run knows is refused."""
     found = list(runs)
     for condition in conditions:
@@ -62,7 +62,7 @@ def keep(runs: Sequence[Listed], conditions: Iterable[Condition]) -> list[Listed
     return found
 
 
-def order(runs: Sequence[Listed], key: str, reverse: bool = False) -> list[Listed]:
+def order(runs: Sequence[RunEntry], key: str, reverse: bool = False) -> list[RunEntry]:
     """By a field, setting or metric: scores and clocks highest first, all else lowest first; unknown ones last."""
     check_key(key, runs, "--sort")
     metric = "/" in key or key in ("reward", "return", "score")
@@ -73,7 +73,7 @@ def order(runs: Sequence[Listed], key: str, reverse: bool = False) -> list[Liste
     return [run for _, run in known] + [run for value, run in values if value is None or _is_nan(value)]
 
 
-def value_of(run: Listed, key: str) -> Any:
+def value_of(run: RunEntry, key: str) -> Any:
     """A field of the record, a setting of the config, or the newest value of a metric."""
     if key in ("name", "status"):
         return getattr(run, key)
@@ -90,7 +90,7 @@ def value_of(run: Listed, key: str) -> Any:
     return setting(run.config, key) if value is None and key in ("threads", "seed_everything") else value
 
 
-def check_key(key: str, runs: Sequence[Listed], option: str) -> None:
+def check_key(key: str, runs: Sequence[RunEntry], option: str) -> None:
     """Refuses a key that is nowhere, with the nearest that is somewhere."""
     if not runs or any(_knows(run, key) for run in runs):
         return
@@ -101,7 +101,7 @@ def check_key(key: str, runs: Sequence[Listed], option: str) -> None:
     raise ConfigError(f"{option}: no run knows '{key}'{did_you_mean(key, known)}")
 
 
-def _knows(run: Listed, key: str) -> bool:
+def _knows(run: RunEntry, key: str) -> bool:
     head = key.split(".")[0]
     return key == "name" or key == "status" or head in run.record or value_of(run, key) is not None
 

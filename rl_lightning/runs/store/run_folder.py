@@ -63,7 +63,7 @@ class Run:
     def checkpoint(self, which: str = "best") -> Path:
         """The weights of this run: `best`, `last`, a milestone (step-20000), or any path."""
         folder = self.folder / "checkpoints"
-        last = [path / "model.ckpt" for path in reversed(self.generations())]
+        last = [path / "model.ckpt" for path in reversed(self.checkpoints())]
         given = [Path(which), Path(which) / "model.ckpt", folder / which, folder / which / "model.ckpt"]
         candidates = {"best": [folder / "best.ckpt", *last], "last": last}.get(which, given)
         for path in candidates:
@@ -74,13 +74,13 @@ class Run:
         listing = f"it has {', '.join(there)}" if there else "it has none yet"
         raise ResumeError(f"run '{self.name}' has no checkpoint '{which}' ({listing})")
 
-    def generations(self) -> list[Path]:
+    def checkpoints(self) -> list[Path]:
         """Folders of the saved generations, oldest first."""
         return sorted((self.folder / "checkpoints").glob("last-*"))
 
 
-def shelf() -> Path:
-    """Where products are linked by name and hash: beside the runs, wherever those are."""
+def artifacts_dir() -> Path:
+    """Where artifacts are linked by name and hash: beside the runs, wherever those are."""
     return logs_root().resolve().parent / "checkpoints"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.redaction import redact
-from rl_lightning.runs.store.artifact_hashes import products_of
+from rl_lightning.runs.store.artifact_hashes import artifacts_of
 from rl_lightning.runs.store.code_state import code_state
 from rl_lightning.runs.store.run_folder import Run, digest, now
 
@@ -47,7 +47,7 @@ def new_record(
         "python": platform.python_version(),
         "platform": platform.platform(),
         "git": code_state(folder),
-        "products": products_of(config),
+        "artifacts": artifacts_of(config),
         "env_step": 0,
         "update": 0,
         "best": None,
@@ -87,7 +87,7 @@ def note_resume(run: Run, config: dict[str, Any], changed: list[str]) -> None:
 
 def _clocks(run: Run, record: dict[str, Any]) -> dict[str, int]:
     """Where the run stands: a record may be ahead of the checkpoint that a killed run goes on from."""
-    there = [folder / "meta.json" for folder in run.generations()[-1:]]
+    there = [folder / "meta.json" for folder in run.checkpoints()[-1:]]
     known = json.loads(there[0].read_text(encoding="utf-8")) if there and there[0].is_file() else record
     return {clock: int(known.get(clock) or 0) for clock in ("env_step", "update")}
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.runs.store.index import Index, Listed
+from rl_lightning.runs.store.index import Index, RunEntry
 from rl_lightning.runs.store.run_folder import Run, resolve
 
 
-def choose(words: Iterable[str], index: Index | None = None) -> dict[str, list[Run]]:
+def select_runs(words: Iterable[str], index: Index | None = None) -> dict[str, list[Run]]:
     """The runs that each word stands for, by label; of a pipeline, its last stage that has metrics."""
     listed = (index or Index()).runs()
     found: dict[str, list[Run]] = {}
@@ -26,7 +26,7 @@ def choose(words: Iterable[str], index: Index | None = None) -> dict[str, list[R
     return found
 
 
-def _members(word: str, listed: Sequence[Listed]) -> list[Run]:
+def _members(word: str, listed: Sequence[RunEntry]) -> list[Run]:
     """Runs of a group; or a run; or, where neither is called so, runs that are called so but for their seed."""
     group = [run for run in listed if run.record.get("group") == word and not run.is_stage]
     named = [run for run in listed if run.name == word]

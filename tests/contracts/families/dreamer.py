@@ -19,7 +19,7 @@ from rl_lightning.models.rssm.latents import (
     FreeNatsKL,
     GaussianLatent,
 )
-from rl_lightning.models.rssm.return_norm import PercentileScale
+from rl_lightning.models.rssm.return_norm import PercentileNorm
 from rl_lightning.models.rssm.world_model import LatentWorld
 from rl_lightning.nn.rssm_cores import BlockGRUCore, GRUCore, NormGRUCore
 from rl_lightning.planning.planners import CEM
@@ -38,9 +38,9 @@ def world(version: int, **parts: Any) -> LatentWorld:
             "encoder": MLPEncoder([WIDE]),
             "decoder": MLPDecoder([WIDE]),
             "kl": FreeNatsKL(0.0, 0.1),
-            "reward": MSEHead([WIDE]),
-            "continues": ContinueHead([WIDE], weight=10.0),
-            "reward_weight": 10.0,
+            "reward_head": MSEHead([WIDE]),
+            "continue_head": ContinueHead([WIDE], loss_coef=10.0),
+            "reward_coef": 10.0,
         },
         2: {
             "latent": CategoricalLatent(4, 4, unimix=0.0),
@@ -48,22 +48,22 @@ def world(version: int, **parts: Any) -> LatentWorld:
             "encoder": MLPEncoder([WIDE]),
             "decoder": MLPDecoder([WIDE]),
             "kl": BalancedKL(0.8, 0.0, 0.1),
-            "reward": MSEHead([WIDE]),
-            "continues": ContinueHead([WIDE], weight=5.0),
-            "reward_weight": 5.0,
+            "reward_head": MSEHead([WIDE]),
+            "continue_head": ContinueHead([WIDE], loss_coef=5.0),
+            "reward_coef": 5.0,
         },
         3: {
             "latent": CategoricalLatent(4, 4),
             "core": BlockGRUCore(WIDE, WIDE, 4),
             "encoder": MLPEncoder([WIDE], symlog=True, **V3),
-            "decoder": MLPDecoder([WIDE], symlog=True, weight=1.0, **V3),
-            "kl": DynRepKL(free=0.05),
-            "reward": TwoHotHead([WIDE]),
-            "continues": ContinueHead([WIDE], **V3),
+            "decoder": MLPDecoder([WIDE], symlog=True, loss_coef=1.0, **V3),
+            "kl": DynRepKL(free_nats=0.05),
+            "reward_head": TwoHotHead([WIDE]),
+            "continue_head": ContinueHead([WIDE], **V3),
             **V3,
         },
     }[version]
-    return LatentWorld(hidden=WIDE, **{**made, **parts})
+    return LatentWorld(hidden_dim=WIDE, **{**made, **parts})
 
 
 def dreamer(version: int, discrete: bool = True, **parts: Any) -> Any:
@@ -71,34 +71,34 @@ def dreamer(version: int, discrete: bool = True, **parts: Any) -> Any:
     shared = {"horizon": 5, "gamma": 0.95, "lr": 2e-3}
     own: dict[str, Any] = {
         1: {
-            "actor": ActorHead([WIDE], OneHot(0.0) if discrete else TanhNormal(), zero=False),
+            "actor": ActorHead([WIDE], OneHot(0.0) if discrete else TanhNormal(), zero_init_last=False),
             "critic": MSEHead([WIDE]),
             "returns": StateReturns(from_start=False),
-            "actor_gradient": "dynamics",
-            "entropy_weight": 1e-2,
-            "slow_weight": 0.0,
-            "explore_noise": 0.2,
+            "actor_grad": "dynamics",
+            "ent_coef": 1e-2,
+            "target_reg_coef": 0.0,
+            "exploration_noise": 0.2,
         },
         2: {
-            "actor": ActorHead([WIDE], OneHot(0.0) if discrete else TruncatedNormal(), zero=False),
+            "actor": ActorHead([WIDE], OneHot(0.0) if discrete else TruncatedNormal(), zero_init_last=False),
             "critic": MSEHead([WIDE]),
             "returns": StateReturns(),
-            "actor_gradient": "reinforce" if discrete else "mix",
-            "entropy_weight": 1e-2,
-            "slow_rate": 1.0,
-            "slow_every": 20,
-            "slow_bootstrap": True,
-            "slow_weight": 0.0,
+            "actor_grad": "reinforce" if discrete else "both",
+            "ent_coef": 1e-2,
+            "tau": 1.0,
+            "target_every": 20,
+            "bootstrap_with_target": True,
+            "target_reg_coef": 0.0,
         },
         3: {
             "actor": ActorHead([WIDE], **V3),
             "critic": TwoHotHead([WIDE]),
-            "return_scale": PercentileScale(),
-            "replay_value_weight": 0.3,
-            "entropy_weight": 3e-3,
+            "return_norm": PercentileNorm(),
+            "replay_value_coef": 0.3,
+            "ent_coef": 3e-3,
         },
     }[version]
-    return partial(Dreamer, **{"world": world(version), **shared, **own, **parts})
+    return partial(Dreamer, **{"world_model": world(version), **shared, **own, **parts})
 
 
 PICTURES = env("rl/Catch-v0", rows=8, columns=8)
@@ -106,9 +106,9 @@ windows = partial(
     SequenceData,
     num_envs=4,
     batch_size=8,
-    length=8,
+    sequence_length=8,
     buffer=SequenceReplay(5000),
-    prefill=80,
+    learning_starts=80,
     train_every=4,
     train_ratio=32.0,
 )
@@ -118,10 +118,14 @@ CONV = {
 }
 
 LEARNS: dict[str, Any] = {
-    "optimizers": (("world.",), ("actor.",), ("critic.",)), "targets": ("critic_slow.",), "counters": ("updates",),
-    "length": 192, "waits": 4, "copies": 5,
-}  # fmt: skip
-SCALED = {**LEARNS, "counters": ("updates", "scale.range"), "waits": 18}
+    "optimizers": (("world_model.",), ("actor.",), ("critic.",)),
+    "targets": ("critic_target.",),
+    "counters": ("updates",),
+    "length": 192,
+    "waits": 4,
+    "copies": 5,
+}
+SCALED = {**LEARNS, "counters": ("updates", "scale.quantiles"), "waits": 18}
 
 CASES = [
     Case("dreamer-v1", partial(windows, env=LAKE, pretrain=5), dreamer(1), toy=Toy(1300, 0.95), **LEARNS),
@@ -139,7 +143,7 @@ CASES = [
             windows, env=PICTURES, pretrain=4, burn_in=2, store_latents=True, batch_size=4,
             buffer=SequenceReplay(400, PrioritizedWindows()), train_ratio=4.0,
         ),
-        dreamer(3, world=world(3, **CONV)),
+        dreamer(3, world_model=world(3, **CONV)),
         **{**SCALED, "waits": 19},
     ),
     Case(
@@ -149,7 +153,7 @@ CASES = [
         **LEARNS,
     ),
     Case(
-        "dreamer-v2-mix",
+        "dreamer-v2-both",
         partial(windows, env=TARGET, pretrain=20, train_ratio=8.0),
         dreamer(2, discrete=False),
         **{**LEARNS, "waits": 5},
@@ -163,8 +167,8 @@ CASES = [
     Case(
         "planet",
         partial(windows, env=TARGET, pretrain=3, train_ratio=8.0),
-        partial(PlaNet, world=world(1), planner=CEM(3, 16, 4, 2, noise=0.3)),
-        optimizers=(("world.",),),
+        partial(PlaNet, world_model=world(1), planner=CEM(3, 16, 4, 2, exploration_noise=0.3)),
+        optimizers=(("world_model.",),),
         length=192,
         onnx=False,
         waits=2,

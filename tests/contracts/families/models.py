@@ -2,20 +2,20 @@
 
 from functools import partial
 
-from contracts.artifacts import FOLDER, dynamics_product, target_file
+from contracts.artifacts import FOLDER, dynamics_artifact, target_file
 from contracts.case import TARGET, Case
 from contracts.families.offline import offline
 
 from rl_lightning.algorithms import SAC, Density, Dynamics
 from rl_lightning.datamodules.model_rollout_data import ModelRolloutData
-from rl_lightning.envs.termination import NeverEnds
+from rl_lightning.envs.termination import NoTermination
 from rl_lightning.models.density import RealNVP
 
 CASES = [
     Case(
         "dynamics",
-        partial(offline, bootstrap=3),
-        partial(Dynamics, members=3, elites=2, hidden=[16, 16]),
+        partial(offline, ensemble_bootstrap=3),
+        partial(Dynamics, ensemble_size=3, num_elites=2, hidden_dims=[16, 16]),
         (("model.",),),
         frozen=("best.",),
         notes=("best.",),
@@ -24,7 +24,7 @@ CASES = [
     Case(
         "density",
         offline,
-        partial(Density, density=RealNVP(couplings=2, hidden=[16]), lr=5e-3),
+        partial(Density, density_model=RealNVP(num_couplings=2, hidden_dims=[16]), lr=5e-3),
         (("model.",),),
         frozen=("best.",),
         # it is looked at after whole passes over the data, which cut its blocks
@@ -39,16 +39,16 @@ CASES = [
             env=TARGET,
             batch_size=32,
             updates_per_block=8,
-            dynamics=dynamics_product(FOLDER / "dynamics"),
-            horizon=2,
-            starts=20,
-            rollout_every=12,
-            retain=2,
-            termination=NeverEnds(),
+            dynamics=dynamics_artifact(FOLDER / "dynamics"),
+            rollout_length=2,
+            rollout_batch_size=20,
+            rollout_freq=12,
+            retain_rollouts=2,
+            termination=NoTermination(),
         ),
-        partial(SAC, critic_hidden=[16], lr=5e-3),
+        partial(SAC, critic_hidden_dims=[16], lr=5e-3),
         (("actor.",), ("q.",), ("log_alpha",)),
-        targets=("q_slow.",),
+        targets=("q_target.",),
         counters=("updates",),
         length=96,
         waits=3,

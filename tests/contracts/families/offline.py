@@ -3,31 +3,31 @@
 from functools import partial
 from typing import Any
 
-from contracts.artifacts import FOLDER, dynamics_product, policy_product, target_file
+from contracts.artifacts import FOLDER, dynamics_artifact, policy_artifact, target_file
 from contracts.case import TARGET, Case, Toy
 from contracts.families.planning import SMALL as SHORT_PLANS
 
 from rl_lightning.algorithms import BC, BCQ, FQE, IQL, TD3_BC, EnsembleMPC
 from rl_lightning.datamodules.offline_data import OfflineData
-from rl_lightning.envs.termination import NeverEnds
+from rl_lightning.envs.termination import NoTermination
 from rl_lightning.planning.planners import MPPI
 
 offline = partial(
     OfflineData, dataset=target_file(FOLDER / "target.npz"), env=TARGET, batch_size=32, updates_per_block=8
 )
 CLONES: dict[str, Any] = {"optimizers": (("policy.",),), "toy": Toy(150, 3.2), "length": 96}
-RATES = {"hidden": [32], "lr": 5e-3, "gamma": 0.5}
+RATES = {"hidden_dims": [32], "lr": 5e-3, "gamma": 0.5}
 
 CASES = [
-    Case("bc", offline, partial(BC, hidden=[32], lr=5e-3), **CLONES),
-    Case("bc-nll", offline, partial(BC, hidden=[32], lr=5e-3, loss="nll"), **CLONES, copies=2),
+    Case("bc", offline, partial(BC, hidden_dims=[32], lr=5e-3), **CLONES),
+    Case("bc-nll", offline, partial(BC, hidden_dims=[32], lr=5e-3, loss="nll"), **CLONES, copies=2),
     Case(
         "td3-bc",
         offline,
-        partial(TD3_BC, **RATES, target_rate=0.05),
+        partial(TD3_BC, **RATES, tau=0.05),
         (("policy.",), ("q.",)),
         Toy(200, 3.2),
-        targets=("q_slow.", "policy_slow."),
+        targets=("q_target.", "policy_target."),
         counters=("updates",),
         length=96,
         waits=3,
@@ -35,10 +35,10 @@ CASES = [
     Case(
         "iql",
         offline,
-        partial(IQL, **RATES, target_rate=0.05, normalize_obs=True),
+        partial(IQL, **RATES, tau=0.05, normalize_obs=True),
         (("policy.",), ("q.",), ("value.",)),
         Toy(200, 3.2),
-        targets=("q_slow.",),
+        targets=("q_target.",),
         length=96,
         waits=3,
         copies=2,
@@ -46,10 +46,10 @@ CASES = [
     Case(
         "bcq",
         offline,
-        partial(BCQ, **RATES, vae_hidden=[32], target_rate=0.05, candidates=20, target_candidates=4),
+        partial(BCQ, **RATES, vae_hidden_dims=[32], tau=0.05, num_samples=20, num_target_samples=4),
         (("policy.vae.",), ("policy.q.",), ("policy.actor.",)),
         Toy(200, 3.2),
-        targets=("q_slow.", "actor_slow."),
+        targets=("q_target.", "actor_target."),
         length=96,
         waits=3,
         copies=2,
@@ -57,9 +57,9 @@ CASES = [
     Case(
         "fqe",
         offline,
-        partial(FQE, policy=policy_product(FOLDER / "policy"), **RATES),
+        partial(FQE, policy_from=policy_artifact(FOLDER / "policy"), **RATES),
         (("q.",),),
-        targets=("q_slow.",),
+        targets=("q_target.",),
         notes=("history",),
         length=96,
     ),
@@ -68,10 +68,10 @@ CASES = [
         offline,
         partial(
             EnsembleMPC,
-            dynamics=dynamics_product(FOLDER / "mpc-dynamics"),
-            policy=policy_product(FOLDER / "mpc-policy"),
+            dynamics=dynamics_artifact(FOLDER / "mpc-dynamics"),
+            policy_from=policy_artifact(FOLDER / "mpc-policy"),
             planner=MPPI(**SHORT_PLANS),
-            termination=NeverEnds(),
+            termination=NoTermination(),
         ),
         length=48,
         onnx=False,

@@ -7,13 +7,13 @@ from contracts.case import CATCH, LAKE, RECALL, TARGET, Case, Toy, env
 
 from rl_lightning.algorithms import DQN, PPO, SAC, DiscreteSAC, RandomPolicy
 from rl_lightning.datamodules import OnlineData, OnPolicyData
-from rl_lightning.envs.wrappers.transforms import Stack
+from rl_lightning.envs.wrappers.transforms import FrameStack
 from rl_lightning.nn import MLP, RNN, SmallCNN, WindowTransformer
 from rl_lightning.optim.schedules import Linear
 from rl_lightning.replay import PrioritizedReplay, Replay
 
 SMALL = MLP([32], "tanh")
-PIXELS = SmallCNN([8], hidden=32)
+PIXELS = SmallCNN([8], hidden_dim=32)
 
 on_policy = partial(OnPolicyData, num_envs=8, rollout_steps=16)
 online = partial(
@@ -23,24 +23,24 @@ online = partial(
     buffer=Replay(2000),
     learning_starts=64,
     train_every=8,
-    update_ratio=0.5,
+    utd_ratio=0.5,
 )
-ppo = partial(PPO, network=SMALL, lr=5e-3, epochs=4, minibatch_size=64, entropy_weight=0.01)
+ppo = partial(PPO, network=SMALL, lr=5e-3, n_epochs=4, minibatch_size=64, ent_coef=0.01)
 dqn = partial(DQN, network=SMALL, lr=3e-3, gamma=0.9, target_every=20, epsilon_schedule=Linear(0.05, 0.5))
-sac = partial(SAC, network=SMALL, critic_hidden=[32], lr=5e-3, gamma=0.5, target_rate=0.05)
+sac = partial(SAC, network=SMALL, critic_hidden_dims=[32], lr=5e-3, gamma=0.5, tau=0.05)
 
 APART = {"optimizers": (("torso.", "value_torso.", "policy.", "value."),), "waits": 8, "copies": 2}
 SHARED = {**APART, "optimizers": (("torso.", "policy.", "value."),)}
 Q_ONLY: dict[str, Any] = {
-    "optimizers": (("q.",),), "targets": ("q_slow.",), "counters": ("since_copy",), "blocks": 6,
+    "optimizers": (("q.",),), "targets": ("q_target.",), "counters": ("since_copy",), "blocks": 6,
     "waits": 2, "copies": 3,
 }  # fmt: skip
 SOFT: dict[str, Any] = {
-    "optimizers": (("actor.",), ("q.",), ("log_alpha",)), "targets": ("q_slow.",), "counters": ("updates",),
+    "optimizers": (("actor.",), ("q.",), ("log_alpha",)), "targets": ("q_target.",), "counters": ("updates",),
     "waits": 3, "copies": 2,
 }  # fmt: skip
-catch = env("rl/Catch-v0", Stack(2), rows=5, columns=5)
-masked = env("rl/Masked-v0", actions=4)
+catch = env("rl/Catch-v0", FrameStack(2), rows=5, columns=5)
+masked = env("rl/Masked-v0", num_actions=4)
 
 CASES = [
     Case("ppo-discrete", partial(on_policy, env=LAKE), ppo, toy=Toy(1000, 0.95), **APART),
@@ -63,7 +63,7 @@ CASES = [
     Case(
         "ppo-gru",
         partial(on_policy, env=RECALL),
-        partial(ppo, network=RNN(hidden=16)),
+        partial(ppo, network=RNN(hidden_dim=16)),
         toy=Toy(2000, 0.9),
         **{**APART, "waits": 48},
     ),
@@ -85,7 +85,7 @@ CASES = [
     Case(
         "dqn-dueling-n-step-prioritized",
         partial(online, env=LAKE, buffer=PrioritizedReplay(2000)),
-        partial(dqn, double=True, dueling=True, n_step=3),
+        partial(dqn, double_q=True, dueling=True, n_step=3),
         toy=Toy(600, 0.95),
         **Q_ONLY,
     ),
@@ -101,7 +101,7 @@ CASES = [
     Case(
         "sac-ensemble-subset",
         partial(online, env=TARGET, train_every=16),
-        partial(sac, critics=5, critic_subset=2, actor_every=2),
+        partial(sac, num_critics=5, num_target_critics=2, policy_delay=2),
         toy=Toy(800, 3.2),
         **{**SOFT, "waits": 6},
     ),
@@ -113,13 +113,13 @@ CASES = [
         **{
             **SOFT,
             "optimizers": (("actor.",), ("q.", "encoder."), ("log_alpha",)),
-            "targets": ("q_slow.", "encoder_slow."),
+            "targets": ("q_target.", "encoder_target."),
         },
     ),
     Case(
         "sac-discrete",
         partial(online, env=LAKE),
-        partial(DiscreteSAC, network=SMALL, lr=5e-3, alpha_lr=0.03, gamma=0.9, target_entropy_share=0.3),
+        partial(DiscreteSAC, network=SMALL, lr=5e-3, alpha_lr=0.03, gamma=0.9, target_entropy_scale=0.3),
         toy=Toy(900, 0.95),
         **{**SOFT, "optimizers": (("torso.", "policy."), ("q.",), ("log_alpha",)), "waits": 4},
     ),

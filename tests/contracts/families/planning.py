@@ -13,22 +13,36 @@ from rl_lightning.replay.sequence import SequenceReplay
 from rl_lightning.replay.window_samplers import PrioritizedWindows
 
 PENDULUM = EnvConfig("Pendulum-v1", max_episode_steps=20)
-SMALL: dict[str, Any] = {"horizon": 2, "samples": 16, "elites": 4, "iterations": 2, "policy_samples": 3}
+SMALL: dict[str, Any] = {"horizon": 2, "num_samples": 16, "num_elites": 4, "iterations": 2, "num_pi_trajs": 3}
 windows = partial(
     SequenceData,
     num_envs=2,
     batch_size=8,
-    length=3,
-    prefill=48,
+    sequence_length=3,
+    learning_starts=48,
     train_every=4,
     train_ratio=12.0,
 )
 inside = SequenceReplay(2000, within_episode=True)
 ranked = SequenceReplay(2000, PrioritizedWindows(), within_episode=True)
 tdmpc2 = partial(
-    TDMPC2, latent=8, simnorm=4, encoder_hidden=[8], hidden=8, critics=3, bins=11, planner=MPPI(**SMALL)
+    TDMPC2,
+    latent_dim=8,
+    simnorm_dim=4,
+    encoder_hidden_dims=[8],
+    hidden_dim=8,
+    num_critics=3,
+    num_bins=11,
+    planner=MPPI(**SMALL),
 )
-tdmpc = partial(TDMPC, latent=4, encoder_hidden=8, hidden=8, warmup=20, planner=MPPI(momentum=0.1, **SMALL))
+tdmpc = partial(
+    TDMPC,
+    latent_dim=4,
+    encoder_hidden_dim=8,
+    hidden_dim=8,
+    planner_warmup_updates=20,
+    planner=MPPI(momentum=0.1, **SMALL),
+)
 LEARNS: dict[str, Any] = {"blocks": 6, "length": 144, "onnx": False, "waits": 8, "copies": 10}
 V2 = (("model.dynamics.", "model.reward.", "model.q.", "model.encoder."), ("model.policy.",))
 ENDS = ((*V2[0], "model.terminated."), V2[1])
@@ -40,7 +54,7 @@ CASES = [
         partial(windows, env=PENDULUM, buffer=inside),
         tdmpc2,
         V2,
-        targets=("q_slow.",),
+        targets=("q_target.",),
         **LEARNS,
     ),
     Case(
@@ -48,7 +62,7 @@ CASES = [
         partial(windows, env=TARGET, buffer=inside),
         partial(tdmpc2, episodic=True),
         ENDS,
-        targets=("q_slow.",),
+        targets=("q_target.",),
         **LEARNS,
     ),
     Case(
@@ -56,7 +70,7 @@ CASES = [
         partial(windows, env=PENDULUM, buffer=ranked),
         tdmpc,
         V2,
-        targets=("slow.",),
+        targets=("target_model.",),
         counters=("updates",),
         **LEARNS,
     ),

@@ -9,11 +9,11 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 from rl_lightning.models.density import KDE, DiffusionDensity, ODEFlow, RealNVP, VAEDensity
 
 SMALL = {
-    "RealNVP": RealNVP(hidden=[64, 64]),
-    "KDE": KDE(rows=4000, neighbours=None),
-    "VAEDensity": VAEDensity(latent=2, hidden=[64, 64], samples=32),
-    "ODEFlow": ODEFlow(hidden=32, steps=3),
-    "DiffusionDensity": DiffusionDensity(hidden=[64, 64]),
+    "RealNVP": RealNVP(hidden_dims=[64, 64]),
+    "KDE": KDE(max_rows=4000, n_neighbors=None),
+    "VAEDensity": VAEDensity(latent_dim=2, hidden_dims=[64, 64], num_importance_samples=32),
+    "ODEFlow": ODEFlow(hidden_dim=32, num_solver_steps=3),
+    "DiffusionDensity": DiffusionDensity(hidden_dims=[64, 64]),
 }
 FAST = {"lr": 1e-2, "updates": 200}
 ENOUGH = {"VAEDensity": FAST | {"updates": 800}, "DiffusionDensity": FAST | {"updates": 800, "batch": 1024}}

@@ -7,10 +7,13 @@ from density_toys import ENOUGH, SMALL, correlated, draw, fit, fitted, mixture, 
 from rl_lightning.functional.density_penalties import auroc
 from rl_lightning.models.density import ODEFlow, RealNVP
 
-FLOWS = {"RealNVP": RealNVP(hidden=[64, 64], whiten=True), "ODEFlow": ODEFlow(hidden=32, steps=4)}
+FLOWS = {
+    "RealNVP": RealNVP(hidden_dims=[64, 64], whiten=True),
+    "ODEFlow": ODEFlow(hidden_dim=32, num_solver_steps=4),
+}
 UNHELPED = {
-    "RealNVP": RealNVP(hidden=[64, 64]),
-    "ODEFlow": ODEFlow(hidden=64, steps=5, whiten=False),
+    "RealNVP": RealNVP(hidden_dims=[64, 64]),
+    "ODEFlow": ODEFlow(hidden_dim=64, num_solver_steps=5, whiten=False),
 }
 
 

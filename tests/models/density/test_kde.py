@@ -12,10 +12,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "options.md"
 
 
 def lost(rows: torch.Tensor, test: torch.Tensor, bandwidth: float | None) -> float:
-    """Nats of mean log-density between 100 neighbours and all, at one bandwidth."""
+    """Nats of mean log-density between 100 neighbors and all, at one bandwidth."""
     scores = []
-    for neighbours in (100, None):
-        net = KDE(neighbours, bandwidth, rows=len(rows)).build(rows.shape[1])
+    for neighbors in (100, None):
+        net = KDE(neighbors, bandwidth, max_rows=len(rows)).build(rows.shape[1])
         net.fit_statistics(rows)
         bandwidth = float(net.width)
         scores.append(net.score(test).mean().item())
@@ -32,5 +32,5 @@ def test_neighbours_cost_nats_under_wide_kernels_only():
 
 
 def test_the_cost_is_said_where_neighbours_are_chosen():
-    text = argument_docs(inspect.getdoc(KDE) or "")["neighbours"]
+    text = argument_docs(inspect.getdoc(KDE) or "")["n_neighbors"]
     assert "nats" in text and text in PAGE.read_text()

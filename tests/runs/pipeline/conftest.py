@@ -12,8 +12,8 @@ __all__ = ["logs", "rl"]
 
 @pytest.fixture(autouse=True)
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Products are linked here, not in the checkout."""
+    """Artifacts are linked here, not in the checkout."""
     folder = tmp_path / "shelf"
     folder.mkdir()
-    monkeypatch.setattr(fit_pipeline, "shelf", lambda: folder)
+    monkeypatch.setattr(fit_pipeline, "artifacts_dir", lambda: folder)
     return folder

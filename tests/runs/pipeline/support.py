@@ -12,8 +12,8 @@ TRAIN: dict[str, Any] = {"name": "train", "config": {**PPO, "run": SHORT}}
 TUNE: dict[str, Any] = {
     "name": "tune",
     "config": {**PPO, "run": SHORT},
-    "takes": {"ckpt_path": "train"},
-    "set": {"resume_mode": "warm_start", "model.init_args.lr": 0.01},
+    "inputs": {"ckpt_path": "train"},
+    "overrides": {"resume_mode": "warm_start", "model.init_args.lr": 0.01},
 }
 REPLAY: dict[str, Any] = {"name": "replay", "config": {**SAC, "run": SHORT}}
 
@@ -26,6 +26,6 @@ def ledger(run: Path) -> dict[str, dict[str, Any]]:
     return json.loads((run / "pipeline.json").read_text())["jobs"]
 
 
-def products(run: Path) -> dict[str, str]:
-    """The checksum of every product."""
+def artifacts(run: Path) -> dict[str, str]:
+    """The checksum of every artifact."""
     return {key: entry["sha256"] for key, entry in ledger(run).items() if entry["status"] == "done"}

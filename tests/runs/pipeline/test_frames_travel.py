@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 from resume.support import Rl, fork, wait
-from runs.pipeline.support import ledger, products
+from runs.pipeline.support import artifacts, ledger
 from runs.pipeline.test_pipeline import stop_in
 
 from rl_lightning.envs.make import EnvConfig, probe_spec
-from rl_lightning.envs.wrappers.transforms import Indexed, Stack
+from rl_lightning.envs.wrappers.transforms import FrameStack, GrayLevelIndex
 from rl_lightning.errors import ConfigError, DataError
-from rl_lightning.extras import pip_line
-from rl_lightning.replay.frames.frame_artifacts import load_frames, read_about
+from rl_lightning.extras import pip_command
+from rl_lightning.replay.frames.frame_artifacts import load_frames, read_frames_meta
 
 EVAL = {"run.eval_every": 2}
 ONE = {"data.init_args.updates_per_block": 1}
@@ -23,10 +23,10 @@ SIZES = {
     "explore": {"run.env_steps": 120, "data.init_args.num_envs": 2, "data.init_args.rollout_steps": 20},
     "collect": {"run.env_steps": 60, "data.init_args.num_envs": 2, "data.init_args.rollout_steps": 10},
     "world": {
-        **EVAL, **ONE, "run.updates": 4, "model.init_args.checked": 8,
-        "data.init_args.batch_size": 2, "data.init_args.length": 4,
+        **EVAL, **ONE, "run.updates": 4, "model.init_args.eval_rows": 8,
+        "data.init_args.batch_size": 2, "data.init_args.sequence_length": 4,
     },
-    "reward": {**EVAL, **ONE, "run.updates": 4, "model.init_args.checked": 20},
+    "reward": {**EVAL, **ONE, "run.updates": 4, "model.init_args.eval_rows": 20},
     "policy": {
         **EVAL, "run.updates": 3, "run.eval_episodes": 2,
         "data.init_args.num_envs": 3, "data.init_args.rollout_steps": 5,
@@ -38,7 +38,7 @@ def cycle(folder: Path, **more) -> str:
     """Catch's pipeline, cut to seconds."""
     config = {"extends": "mbarc/stages/catch", "name": "pipe", "cycles": 2, **more}
     config["stages"] = [
-        {"name": name, "set": {**sizes, "log": {"tensorboard": False, "every": 1}}}
+        {"name": name, "overrides": {**sizes, "log": {"tensorboard": False, "every": 1}}}
         for name, sizes in SIZES.items()
     ]
     path = folder / "cycle.yaml"
@@ -58,22 +58,26 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_frames_are_handed_on_and_grow(undisturbed: Path) -> None:
-    env = EnvConfig("rl/Catch-v0", transforms=[Indexed(), Stack(2)])
+    env = EnvConfig("rl/Catch-v0", transforms=[GrayLevelIndex(), FrameStack(2)])
     spec = probe_spec(env)
-    counts = [len(read_about(undisturbed / name)["parts"]) for name in ("explore", "collect-1", "collect-2")]
+    counts = [
+        len(read_frames_meta(undisturbed / name)["parts"]) for name in ("explore", "collect-1", "collect-2")
+    ]
     assert counts == [1, 2, 3]
     first, last = (load_frames(undisturbed / name, spec) for name in ("collect-1", "collect-2"))
     assert (last.column("frame")[: len(first)] == first.column("frame")).all()
     assert last.parts[-1] == len(first) and last.starts(9).numel() > 0
-    own = read_about(undisturbed / "collect-2")
+    own = read_frames_meta(undisturbed / "collect-2")
     new = own["parts"][-1]["segments"][0]["file"]
     there = undisturbed / "collect-2" / "checkpoints" / "replay" / "rank-0" / new
     assert (own["folder"] / new).stat().st_ino == there.stat().st_ino, "linked, not copied"
     seeds = [json.loads((undisturbed / f"collect-{k}" / "run.json").read_text())["seed"] for k in (1, 2)]
     assert seeds[0] == seeds[1] and not (first.column("frame")[-60:] == last.column("frame")[-60:]).all()
     took = ledger(undisturbed)
-    assert took["collect-1"]["took"].keys() == {"data.init_args.frames"}, "no policy in the first cycle"
-    assert took["collect-2"]["took"].keys() == {"data.init_args.frames", "ckpt_path"}
+    assert took["collect-1"]["inputs"].keys() == {"data.init_args.frames_from"}, (
+        "no policy in the first cycle"
+    )
+    assert took["collect-2"]["inputs"].keys() == {"data.init_args.frames_from", "ckpt_path"}
     assert took["policy-2"]["seconds"] >= 0
 
 
@@ -85,19 +89,19 @@ def test_stopped_in_any_stage_the_cycle_ends_the_same(stage, undisturbed, logs: 
     assert code == 143, log.read_text()
     done = rl("resume", "pipe")
     assert done.code == 0, done.err
-    assert products(logs / "pipe") == products(undisturbed)
+    assert artifacts(logs / "pipe") == artifacts(undisturbed)
 
 
 def test_what_does_not_fit_is_refused_in_a_line(undisturbed: Path, tmp_path: Path) -> None:
-    pong = probe_spec(EnvConfig("rl/Catch-v0", transforms=[Indexed(), Stack(2)]))._replace(
+    pong = probe_spec(EnvConfig("rl/Catch-v0", transforms=[GrayLevelIndex(), FrameStack(2)]))._replace(
         env_id="ALE/Pong-v5"
     )
     with pytest.raises(ConfigError, match="frames of rl/Catch-v0; this run plays ALE/Pong-v5"):
         load_frames(undisturbed / "explore", pong)
-    other = probe_spec(EnvConfig("rl/Catch-v0", {"rows": 8}, transforms=[Indexed(), Stack(2)]))
+    other = probe_spec(EnvConfig("rl/Catch-v0", {"rows": 8}, transforms=[GrayLevelIndex(), FrameStack(2)]))
     with pytest.raises(ConfigError, match=r"this run's env shows 2, \[2, 8, 10\]"):
         load_frames(undisturbed / "explore", other)
-    with pytest.raises(DataError, match="holds no frames; give the product of a stage that collects"):
+    with pytest.raises(DataError, match="holds no frames; give the artifact of a stage that collects"):
         load_frames(undisturbed / "world-1", pong)
 
 
@@ -114,4 +118,4 @@ def test_atari_without_its_extra_says_what_to_install(logs: Path, rl: Rl, monkey
     monkeypatch.setitem(sys.modules, "ale_py", None)
     monkeypatch.delitem(sys.modules, "rl_lightning.envs.suites.atari", raising=False)
     done = rl("fit", "--config", "mbarc/pong")
-    assert done.code == 2 and pip_line("atari") in done.err
+    assert done.code == 2 and pip_command("atari") in done.err

@@ -9,15 +9,15 @@ import pytest
 import yaml
 from contracts.harness import newest
 from resume.support import PPO, Rl, fork, wait
-from runs.pipeline.support import REPLAY, SHORT, TRAIN, TUNE, ledger, pipeline, products
+from runs.pipeline.support import REPLAY, SHORT, TRAIN, TUNE, artifacts, ledger, pipeline
 
 from rl_lightning.checkpoints.checkpoint_store import read_file, read_meta
-from rl_lightning.runs.pipeline.product import read_product
 from rl_lightning.runs.pipeline.run_stages import Pipeline
+from rl_lightning.runs.pipeline.stage_artifact import read_artifact
 
 
 def test_two_stages(logs: Path, shelf: Path, rl: Rl) -> None:
-    """One pass over nearly everything: order, takes, set, ledger, products, shelf, skipping, staleness, --from."""
+    """One pass over nearly everything: order, takes, set, ledger, artifacts, shelf, skipping, staleness, --from."""
     config = pipeline(logs.parent, TRAIN, TUNE, shared={"seed_everything": 5})
     shown = rl("fit", "--config", config, "--print_config")
     assert shown.code == 0 and shown.out.index("# stage train") < shown.out.index(
@@ -37,29 +37,29 @@ def test_two_stages(logs: Path, shelf: Path, rl: Rl) -> None:
     )
     assert {key: entry["status"] for key, entry in ledger(run).items()} == {"train": "done", "tune": "done"}
     tune = yaml.safe_load((run / "tune" / "config.yaml").read_text())
-    assert tune["ckpt_path"] == str(run / "train" / "product") and tune["model"]["init_args"]["lr"] == 0.01
+    assert tune["ckpt_path"] == str(run / "train" / "artifact") and tune["model"]["init_args"]["lr"] == 0.01
 
-    weights, _, about = read_product(run / "train" / "product")
+    weights, _, about = read_artifact(run / "train" / "artifact")
     best = read_file(run / "train" / "checkpoints" / "best.ckpt")["state_dict"]
     assert all(bool((weights[name] == best[name]).all()) for name in best)
-    assert about["stage"] == "train" and about["sha256"] == ledger(run)["tune"]["took"]["ckpt_path"]
+    assert about["stage"] == "train" and about["sha256"] == ledger(run)["tune"]["inputs"]["ckpt_path"]
     links = {link.name: link for link in shelf.iterdir()}
-    assert set(links) == {f"pipe-{key}-{digest[:12]}" for key, digest in products(run).items()}
-    assert all(read_product(link) for link in links.values())
+    assert set(links) == {f"pipe-{key}-{digest[:12]}" for key, digest in artifacts(run).items()}
+    assert all(read_artifact(link) for link in links.values())
     assert json.loads((run / "run.json").read_text())["status"] == "finished"
 
-    before = products(run)
+    before = artifacts(run)
     again = rl("fit", "--config", config)
-    assert again.code == 0 and again.out.count("done, skipped") == 2 and products(run) == before
+    assert again.code == 0 and again.out.count("done, skipped") == 2 and artifacts(run) == before
 
     stale = rl("fit", "--config", config, "--stages.train.model.lr", "0.5")
     assert (
-        stale.code == 2 and "stage train was finished with another config: its product is stale" in stale.err
+        stale.code == 2 and "stage train was finished with another config: its artifact is stale" in stale.err
     )
-    assert "--from train" in stale.err and products(run) == before
+    assert "--from train" in stale.err and artifacts(run) == before
 
     redone = rl("fit", "--config", config, "--from", "tune")
-    assert redone.code == 0 and (run / "tune.old1" / "product").is_dir() and products(run) == before
+    assert redone.code == 0 and (run / "tune.old1" / "artifact").is_dir() and artifacts(run) == before
 
     other = rl("fit", "--config", config, "--from", "train", "--only", "train", "--seed", "9")
     assert other.code == 0, other.err
@@ -67,48 +67,48 @@ def test_two_stages(logs: Path, shelf: Path, rl: Rl) -> None:
     assert mixed.code == 2 and "stale" in mixed.err
 
 
-def test_a_product_that_changed_is_noticed(logs: Path, rl: Rl) -> None:
+def test_a_artifact_that_changed_is_noticed(logs: Path, rl: Rl) -> None:
     config = pipeline(logs.parent, TRAIN, TUNE)
     assert rl("fit", "--config", config).code == 0
     run = logs / "pipe"
-    tuned = products(run)["tune"]
+    tuned = artifacts(run)["tune"]
     assert rl("fit", "--config", config, "--only", "train", "--from", "train").code == 0
     path = run / "pipeline.json"
-    path.write_text(path.read_text().replace(ledger(run)["tune"]["took"]["ckpt_path"], tuned))
+    path.write_text(path.read_text().replace(ledger(run)["tune"]["inputs"]["ckpt_path"], tuned))
     done = rl("fit", "--config", config)
-    assert done.code == 2 and "stage tune was made from another ckpt_path: its product is stale" in done.err
-    weights = run / "train" / "product" / "weights.safetensors"
+    assert done.code == 2 and "stage tune was made from another ckpt_path: its artifact is stale" in done.err
+    weights = run / "train" / "artifact" / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     done = rl("resume", "pipe")
     assert done.code == 4 and "missing or damaged" in done.err
 
 
-def test_a_product_by_path_and_one_stage_alone(logs: Path, rl: Rl) -> None:
+def test_a_artifact_by_path_and_one_stage_alone(logs: Path, rl: Rl) -> None:
     config = pipeline(logs.parent, TRAIN, TUNE)
     assert rl("fit", "--config", config, "--only", "train").code == 0
-    assert set(products(logs / "pipe")) == {"train"}
-    product = logs / "pipe" / "train" / "product"
-    words = ("--only", "tune", "--name", "second", "--stages.tune.takes.ckpt_path", str(product))
+    assert set(artifacts(logs / "pipe")) == {"train"}
+    artifact = logs / "pipe" / "train" / "artifact"
+    words = ("--only", "tune", "--name", "second", "--stages.tune.inputs.ckpt_path", str(artifact))
     done = rl("fit", "--config", config, *words)
     assert done.code == 0, done.err
-    assert ledger(logs / "second")["tune"]["took"]["ckpt_path"] == products(logs / "pipe")["train"]
+    assert ledger(logs / "second")["tune"]["inputs"]["ckpt_path"] == artifacts(logs / "pipe")["train"]
     missing = rl("fit", "--config", config, "--only", "tune", "--name", "third")
-    assert missing.code == 4 and "no product of a stage" in missing.err
+    assert missing.code == 4 and "no artifact of a stage" in missing.err
     unknown = rl("fit", "--config", config, "--from", "tuen", "--name", "fourth")
     assert unknown.code == 2 and "no stage 'tuen'; there are train, tune" in unknown.err
     assert not (logs / "fourth").exists()
 
 
 def test_cycles(logs: Path, rl: Rl) -> None:
-    """once, continues and budget_by_cycle, with a product that is a milestone."""
+    """once, continues and budget_by_cycle, with an artifact that is a milestone."""
     grow = {
         "name": "grow",
-        "config": {**PPO, "run": {**SHORT, "keep_every": 16}},
-        "continues": True,
+        "config": {**PPO, "run": {**SHORT, "milestone_every": 16}},
+        "warm_start": True,
         "budget_by_cycle": {2: 2},
-        "product": "last",
+        "artifact": "last",
     }
-    first = {**TRAIN, "once": True, "product": "step-16", "set": {"run.keep_every": 16}}
+    first = {**TRAIN, "once": True, "artifact": "step-16", "overrides": {"run.milestone_every": 16}}
     done = rl("fit", "--config", pipeline(logs.parent, first, grow, cycles=2))
     assert done.code == 0, done.err
     run = logs / "pipe"
@@ -119,38 +119,38 @@ def test_cycles(logs: Path, rl: Rl) -> None:
     steps = [state["optimizer_states"][0]["state"][0]["step"] for state in (ended, begun)]
     assert steps[1] > steps[0], "the optimizer went on where the cycle before had left it"
     milestone = read_file(run / "train" / "checkpoints" / "step-16" / "model.ckpt")["state_dict"]
-    weights = read_product(run / "train" / "product")[0]
+    weights = read_artifact(run / "train" / "artifact")[0]
     assert all(bool((weights[name] == milestone[name]).all()) for name in milestone)
 
 
 def test_what_a_later_stage_would_refuse_is_refused_before_the_first_begins(logs: Path, rl: Rl) -> None:
     config = pipeline(logs.parent, TRAIN, TUNE)
-    found = rl("fit", "--config", config, "--stages.tune.model.clipp", "0.1")
-    assert found.code == 2 and "did you mean 'clip'" in found.err
+    found = rl("fit", "--config", config, "--stages.tune.model.clip_rang", "0.1")
+    assert found.code == 2 and "did you mean 'clip_range'" in found.err
     assert "stage" not in found.out and not any(logs.iterdir())
 
 
-def test_a_failing_stage_leaves_the_products_before_it(logs: Path, rl: Rl) -> None:
-    broken = {**TUNE, "set": {"resume_mode": "warm_start", "data.init_args.env.id": "Acrobot-v1"}}
+def test_a_failing_stage_leaves_the_artifacts_before_it(logs: Path, rl: Rl) -> None:
+    broken = {**TUNE, "overrides": {"resume_mode": "warm_start", "data.init_args.env.id": "Acrobot-v1"}}
     done = rl("fit", "--config", pipeline(logs.parent, TRAIN, broken))
     assert done.code == 4, done.err
     assert "stage tune failed: the weights do not fit this model" in done.err
     assert "the stages before it are kept. Go on with: rl resume pipe" in done.err
     run = logs / "pipe"
     assert ledger(run)["train"]["status"] == "done" and ledger(run)["tune"]["status"] == "failed"
-    read_product(run / "train" / "product")
+    read_artifact(run / "train" / "artifact")
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The products of a pipeline that nobody stopped."""
+    """The artifacts of a pipeline that nobody stopped."""
     folder = tmp_path_factory.mktemp("undisturbed")
     os.environ["RL_LOGS"] = str(folder / "logs")
     log = folder / "log.txt"
     code = wait(fork(["fit", "--config", pipeline(folder, TRAIN, TUNE, REPLAY)], log))
     del os.environ["RL_LOGS"]
     assert code == 0, log.read_text()
-    return products(folder / "logs" / "pipe")
+    return artifacts(folder / "logs" / "pipe")
 
 
 def stop_in(stage: str, number: int):
@@ -174,7 +174,7 @@ def stop_in(stage: str, number: int):
 
 
 def stop_before_the_ledger_knows() -> None:
-    """A child that dies when its first stage is finished and its product not yet made."""
+    """A child that dies when its first stage is finished and its artifact not yet made."""
     Pipeline._finish = lambda self, job, folder, config: os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -194,7 +194,7 @@ STOPS = [
     ("inside-the-first", stop_in("train", signal.SIGTERM), 143, "resume"),
     ("inside-the-second", stop_in("tune", signal.SIGINT), 130, "fit"),
     ("killed-inside-the-last", stop_in("replay", signal.SIGKILL), -9, "resume"),
-    ("before-the-product", stop_before_the_ledger_knows, -9, "resume"),
+    ("before-the-artifact", stop_before_the_ledger_knows, -9, "resume"),
     ("between-two", stop_after_the_first_stage, -9, "resume"),
 ]
 
@@ -202,15 +202,15 @@ STOPS = [
 @pytest.mark.parametrize(
     ("change", "code", "way"), [stop[1:] for stop in STOPS], ids=[stop[0] for stop in STOPS]
 )
-def test_stopped_anywhere_the_products_are_the_same(
+def test_stopped_anywhere_the_artifacts_are_the_same(
     change, code, way, logs: Path, rl: Rl, undisturbed
 ) -> None:
     config, log = pipeline(logs.parent, TRAIN, TUNE, REPLAY), logs.parent / "log.txt"
     assert wait(fork(["fit", "--config", config], log, change)) == code, log.read_text()
-    assert products(logs / "pipe").keys() < {"train", "tune", "replay"}
+    assert artifacts(logs / "pipe").keys() < {"train", "tune", "replay"}
     words = ("resume", "pipe") if way == "resume" else ("fit", "--config", config)
     assert rl(*words).code == 0
-    assert products(logs / "pipe") == undisturbed
+    assert artifacts(logs / "pipe") == undisturbed
 
 
 def test_a_pipeline_is_played_by_its_last_stage(logs: Path, rl: Rl) -> None:

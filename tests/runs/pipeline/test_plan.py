@@ -25,7 +25,9 @@ def test_order_and_keys() -> None:
 
 def test_shared_then_set() -> None:
     shared = {"model.init_args.lr": 2.0, "seed_everything": 7}
-    first, second = plan({"name": "a"}, {"name": "b", "set": {"model.init_args.lr": 3.0}}, shared=shared)
+    first, second = plan(
+        {"name": "a"}, {"name": "b", "overrides": {"model.init_args.lr": 3.0}}, shared=shared
+    )
     assert (
         first.config["model"]["init_args"]["lr"] == 2.0 and second.config["model"]["init_args"]["lr"] == 3.0
     )
@@ -33,19 +35,19 @@ def test_shared_then_set() -> None:
     assert BASE["model"]["init_args"]["lr"] == 1.0
 
 
-def test_takes_the_newest_product_of_a_stage() -> None:
-    jobs = plan({"name": "a"}, {"name": "b", "takes": {"ckpt_path": "a"}}, cycles=2)
-    assert [job.takes for job in jobs] == [{}, {"ckpt_path": "a-1"}, {}, {"ckpt_path": "a-2"}]
-    (_, *rest) = plan({"name": "a", "once": True}, {"name": "b", "takes": {"x.y": "a"}}, cycles=2)
-    assert [job.takes for job in rest] == [{"x.y": "a"}] * 2
-    (job,) = plan({"name": "b", "takes": {"ckpt_path": "some/product"}})
-    assert job.takes == {"ckpt_path": "some/product"}
+def test_takes_the_newest_artifact_of_a_stage() -> None:
+    jobs = plan({"name": "a"}, {"name": "b", "inputs": {"ckpt_path": "a"}}, cycles=2)
+    assert [job.inputs for job in jobs] == [{}, {"ckpt_path": "a-1"}, {}, {"ckpt_path": "a-2"}]
+    (_, *rest) = plan({"name": "a", "once": True}, {"name": "b", "inputs": {"x.y": "a"}}, cycles=2)
+    assert [job.inputs for job in rest] == [{"x.y": "a"}] * 2
+    (job,) = plan({"name": "b", "inputs": {"ckpt_path": "some/artifact"}})
+    assert job.inputs == {"ckpt_path": "some/artifact"}
 
 
 def test_continues_from_the_cycle_before() -> None:
-    jobs = plan({"name": "a", "continues": True}, {"name": "b"}, cycles=3)
-    assert [job.before for job in jobs if job.stage == "a"] == [None, "a-1", "a-2"]
-    assert all(job.before is None for job in jobs if job.stage == "b")
+    jobs = plan({"name": "a", "warm_start": True}, {"name": "b"}, cycles=3)
+    assert [job.warm_start_from for job in jobs if job.stage == "a"] == [None, "a-1", "a-2"]
+    assert all(job.warm_start_from is None for job in jobs if job.stage == "b")
 
 
 def test_budget_by_cycle() -> None:
@@ -53,31 +55,31 @@ def test_budget_by_cycle() -> None:
     assert [job.config["run"]["env_steps"] for job in jobs] == [100, 200, 50]
 
 
-def test_the_hash_sees_what_decides_the_product() -> None:
+def test_the_hash_sees_what_decides_the_artifact() -> None:
     (job,) = plan({"name": "a"})
     for change in (
-        {"set": {"model.init_args.lr": 2.0}},
-        {"product": "last"},
-        {"takes": {"ckpt_path": "x/y"}},
+        {"overrides": {"model.init_args.lr": 2.0}},
+        {"artifact": "last"},
+        {"inputs": {"ckpt_path": "x/y"}},
     ):
         assert plan({"name": "a", **change})[0].hash() != job.hash(), change
-    for change in ({"set": {"run.name": "other"}}, {"set": {"log.every": 3}}):
+    for change in ({"overrides": {"run.name": "other"}}, {"overrides": {"log.every": 3}}):
         assert plan({"name": "a", **change})[0].hash() == job.hash(), change
 
 
 REFUSED = [
     ([{"name": "a"}, {"name": "a"}], {}, "two stages are called 'a'"),
     ([{"name": "a/b"}], {}, "use letters, digits and _"),
-    ([{"name": "a", "take": {}}], {}, "no key 'take'; did you mean 'takes'"),
+    ([{"name": "a", "input": {}}], {}, "no key 'input'; did you mean 'inputs'"),
     (
-        [{"name": "a"}, {"name": "b", "takes": {"ckpt_path": "aa"}}],
+        [{"name": "a"}, {"name": "b", "inputs": {"ckpt_path": "aa"}}],
         {},
         "no stage before it has that name; did you mean 'a'",
     ),
-    ([{"name": "a", "takes": {"ckpt_path": "a"}}], {}, "no stage before it has that name"),
+    ([{"name": "a", "inputs": {"ckpt_path": "a"}}], {}, "no stage before it has that name"),
     ([{"name": "a"}], {"cycles": 0}, "cycles is 0"),
-    ([{"name": "a", "set": {"run": {}}, "budget_by_cycle": {1: 2}}], {}, "neither is set"),
-    ([{"name": "a", "set": {"seed.x": 1}}], {"shared": {"seed": 3}}, "'seed' is no mapping"),
+    ([{"name": "a", "overrides": {"run": {}}, "budget_by_cycle": {1: 2}}], {}, "neither is set"),
+    ([{"name": "a", "overrides": {"seed.x": 1}}], {"shared": {"seed": 3}}, "'seed' is no mapping"),
     ([], {}, "give a list"),
 ]
 

@@ -16,14 +16,14 @@ from rl_lightning.checkpoints.checkpoint_store import checksum, read_file
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.atomic import sync_folder, write_json
 from rl_lightning.redaction import redact
-from rl_lightning.replay.frames.frame_artifacts import put_frames
+from rl_lightning.replay.frames.frame_artifacts import write_frames
 
-WEIGHTS, ABOUT, CONFIG = "weights.safetensors", "product.json", "config.yaml"
+WEIGHTS, ABOUT, CONFIG = "weights.safetensors", "artifact.json", "config.yaml"
 
 
-def write_product(folder: Path, checkpoint: Path, config: dict[str, Any], about: dict[str, Any]) -> str:
-    """Makes <folder>/product from a checkpoint, whole or not at all; returns its hash."""
-    temporary, final = folder / ".product.tmp", folder / "product"
+def write_artifact(folder: Path, checkpoint: Path, config: dict[str, Any], about: dict[str, Any]) -> str:
+    """Makes <folder>/artifact from a checkpoint, whole or not at all; returns its hash."""
+    temporary, final = folder / ".artifact.tmp", folder / "artifact"
     temporary.mkdir(exist_ok=True)
     for stale in temporary.iterdir():  # of a process that was killed here
         stale.unlink()
@@ -32,8 +32,8 @@ def write_product(folder: Path, checkpoint: Path, config: dict[str, Any], about:
     save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, temporary / WEIGHTS)
     (temporary / CONFIG).write_text(yaml.safe_dump(redact(config), sort_keys=False))
     digest = checksum(temporary / WEIGHTS)
-    described = {"checkpoint": checkpoint.name, "sha256": digest, "provides": saved.get("provides") or {}}
-    frames = put_frames(temporary, checkpoint.parent, _data_states(checkpoint.parent))
+    described = {"checkpoint": checkpoint.name, "sha256": digest, "exports": saved.get("exports") or {}}
+    frames = write_frames(temporary, checkpoint.parent, _data_states(checkpoint.parent))
     if frames is not None:
         digest = hashlib.sha256(f"{digest}{frames}".encode()).hexdigest()
     write_json(temporary / ABOUT, {**about, **described, "digest": digest})
@@ -52,29 +52,29 @@ def _data_states(generation: Path) -> list[dict[str, Any]]:
     return [read_file(path)["data"] for path in found]
 
 
-def read_product(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
-    """Weights, config and description of a product; its checksum is verified."""
+def read_artifact(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
+    """Weights, config and description of an artifact; its checksum is verified."""
     folder = Path(path)
     try:
         about = json.loads((folder / ABOUT).read_text())
         config = yaml.safe_load((folder / CONFIG).read_text())
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ResumeError(f"{folder}: no product of a stage ({error})") from None
+        raise ResumeError(f"{folder}: no artifact of a stage ({error})") from None
     weights = folder / WEIGHTS
     if not weights.is_file() or checksum(weights) != about.get("sha256"):
         raise ResumeError(f"{weights}: missing or damaged (its checksum differs from {ABOUT})")
     return load_file(weights), config, about
 
 
-def shelve(product: Path, shelf: Path, name: str, digest: str) -> None:
-    """Links a product on the shelf under its name and hash; the link is relative, and never overwrites another's."""
+def link_artifact(artifact: Path, shelf: Path, name: str, digest: str) -> None:
+    """Links an artifact on the shelf under its name and hash; the link is relative, and never overwrites another's."""
     try:
         shelf.mkdir(parents=True, exist_ok=True)
         link = shelf / f"{name}-{digest[:12]}"
         if link.is_symlink():
             link.unlink()
         if not link.exists():
-            link.symlink_to(os.path.relpath(product.resolve(), shelf.resolve()), target_is_directory=True)
+            link.symlink_to(os.path.relpath(artifact.resolve(), shelf.resolve()), target_is_directory=True)
     except (
         OSError
     ):  # a shelf that cannot be written (an installed package) is no reason to fail a finished stage

@@ -20,5 +20,5 @@ def test_a_coefficient_of_zero_trains_the_policy_of_no_penalty():
         return weights(fit(BY_NAME["sac-imagined"].but(data=given), RunConfig(updates=40)).model)
 
     plain = trained()
-    assert not differing(plain, trained(penalty=Flat(), coefficient=0.0, outside_value=-5.0))
-    assert differing(plain, trained(penalty=Flat(), coefficient=0.5))
+    assert not differing(plain, trained(penalty=Flat(), penalty_coef=0.0, ood_terminal_value=-5.0))
+    assert differing(plain, trained(penalty=Flat(), penalty_coef=0.5))
