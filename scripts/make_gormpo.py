@@ -72,10 +72,14 @@ def table(runs: list[str]) -> None:
     for stage in stages:
         found = [tested(run, stage) for run in runs]
         returns = ", ".join(f"{each['mean']:.0f}" for each in found)
-        scores = ", ".join(f"{each.get('scores', {}).get('normalized', float('nan')):.1f}" for each in found)
+        scores = ", ".join(
+            f"{each.get('scores', {}).get('normalized_score', float('nan')):.1f}" for each in found
+        )
         dreams = [each.get("imagination", {}) for each in found]
-        gap = ", ".join(f"{d['exploitation']:.2f}" for d in dreams if "exploitation" in d) or "–"
-        below = ", ".join(f"{100 * d['below']:.1f} %" for d in dreams if "below" in d) or "–"
+        gap = ", ".join(f"{d['model_exploitation']:.2f}" for d in dreams if "model_exploitation" in d) or "–"
+        below = (
+            ", ".join(f"{100 * d['below_threshold']:.1f} %" for d in dreams if "below_threshold" in d) or "–"
+        )
         print(f"| {stage} | {returns} | {scores} | {gap} | {below} |")
 
 

@@ -274,7 +274,9 @@ def test_config_trains(name, tmp_path, capsys):
 def test_pipeline_of_models_and_policies_trains(name, tmp_path, capsys):
     supply(name)
     small = [
-        f"--stages.{s}.data.rollout_batch_size=8" for s in ("policy", "mbpo", "mopo", "gormpo") if has_stage(name, s)
+        f"--stages.{s}.data.rollout_batch_size=8"
+        for s in ("policy", "mbpo", "mopo", "gormpo")
+        if has_stage(name, s)
     ]
     if name.startswith("dice/"):
         small += [f"--stages.{s}.data.batch_size=16" for s in ("behavior", "dice")]

@@ -53,6 +53,29 @@ FOREACH = "one call for all tensors; torch.optim itself has nothing else"
 TRIAL = "a trial is claimed in the storage by its id, which only has this name"
 CLI = "lightning.pytorch.cli:LightningCLI"
 PRIVATE = {
+    "_linear_pointwise": Private(
+        "torch", "torch.ops:mkldnn", "a product by oneDNN; absent where it is not built in"
+    ),
+    "_will_engine_execute_node": Private("torch", "torch:_C", "which leaves a backward pass wants"),
+    "_backward_pre_hooks": Private(
+        "torch", "torch.nn:Module", "whether somebody watches a layer: then it is called as a module"
+    ),
+    "_backward_hooks": Private(
+        "torch", "torch.nn:Module", "whether somebody watches a layer: then it is called as a module"
+    ),
+    "_forward_pre_hooks": Private(
+        "torch", "torch.nn:Module", "whether somebody watches a layer: then it is called as a module"
+    ),
+    "_forward_hooks": Private(
+        "torch", "torch.nn:Module", "whether somebody watches a layer: then it is called as a module"
+    ),
+    "_has_any_global_hook": Private(
+        "torch", "torch.nn.modules.module", "hooks on every module of the process"
+    ),
+    "_modules": Private("torch", "torch.nn:Module", "the walk of `children` costs more than a small product"),
+    "_are_functorch_transforms_active": Private(
+        "torch", "torch:_C", "torch.func goes through no Function of ours"
+    ),
     "_C": Private("torch", "torch", "holds _jit_set_onnx_log_output_stream"),
     "_SubprocessScriptLauncher": Private(
         "lightning", f"{LAUNCHER}subprocess_script", "WatchingLauncher extends it"

@@ -230,7 +230,7 @@ class ModelRolloutData(OfflineData):
         act = module.player()
         model, there = self.dynamics.to(module.device), start.to(module.device)
         dreamed = imagined_return(model, act, there, self.rollout_length, self.termination, own, own).cpu()
-        found = {"promised": float(dreamed.mean())}
+        found = {"imagined_return": float(dreamed.mean())}
         scale, shift = self.reward_scale, self.reward_shift
         paid = (
             None
@@ -238,7 +238,7 @@ class ModelRolloutData(OfflineData):
             else real_return(self.env, act, start, self.rollout_length, own, scale, shift)
         )
         if paid is not None:
-            found |= {"received": float(paid.mean()), "exploitation": float((dreamed - paid).mean())}
+            found |= {"real_return": float(paid.mean()), "model_exploitation": float((dreamed - paid).mean())}
         found |= {k.removeprefix("imagine/"): v for k, v in self.imagine(start, own=own).statistics().items()}
         return {"imagination": found}
 

@@ -44,7 +44,16 @@ class EnvAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
         secrets: texts among the env's arguments that no snapshot may hold, by name.
     """
 
-    constants = ("env_id", "index", "track", "clip_rewards", "time_limit", "cut_at", "secrets", "_shape")
+    constants = (
+        "env_id",
+        "index",
+        "info_keywords",
+        "clip_rewards",
+        "time_limit",
+        "cut_at",
+        "secrets",
+        "_shape",
+    )
 
     def __init__(
         self,

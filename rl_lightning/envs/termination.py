@@ -30,7 +30,7 @@ class Termination:
 
     def is_terminal(self, next_obs: Tensor) -> Tensor:  # [..., O] -> [...] bool
         """The env's rule, for finite observations."""
-        raise TypeError(f"{type(self).__name__} must define ends(next_obs)")
+        raise TypeError(f"{type(self).__name__} must define is_terminal(next_obs)")
 
     def __call__(self, next_obs: Tensor) -> Tensor:  # [..., O] -> [...] bool
         limit = math.inf if self.max_abs_obs is None else self.max_abs_obs

@@ -69,14 +69,16 @@ def test_a_stage_learns_calibrates_and_reports(data):
     assert report["eval/score"] == pytest.approx(second["eval/score"], abs=0.2)
     rates = report["false_positive_rate"]
     assert rates["1%"] == pytest.approx(0.01, abs=0.008) and rates["10%"] == pytest.approx(0.1, abs=0.03)
-    aurocs = {name: found["auroc"] for name, found in report["outside"].items()}
+    aurocs = {name: found["auroc"] for name, found in report["ood"].items()}
     assert list(aurocs) == ["shuffled_actions", "noise_0.25", "noise_0.5", "noise_1"]
     assert (
         aurocs["shuffled_actions"] > 0.85 and aurocs["noise_0.25"] < aurocs["noise_0.5"] < aurocs["noise_1"]
     )
-    assert report["outside"]["noise_1"]["below"]["5%"] > 0.5
+    assert report["ood"]["noise_1"]["below_threshold"]["5%"] > 0.5
     predicted = model.predict_rows(data.val_rows())
-    assert predicted["score"].shape == (4000,) and predicted["below"].mean() == pytest.approx(0.01, abs=0.002)
+    assert predicted["score"].shape == (4000,) and predicted["below_threshold"].mean() == pytest.approx(
+        0.01, abs=0.002
+    )
 
 
 def test_an_update_moves_the_learning_copy_alone(data):
@@ -140,7 +142,7 @@ def test_kernels_need_no_updates(data):
     assert model.should_stop and model.best.calibrated
     report = model.test_report(data)
     assert report["false_positive_rate"]["5%"] == pytest.approx(0.05, abs=0.02)
-    assert report["outside"]["noise_1"]["auroc"] > 0.9
+    assert report["ood"]["noise_1"]["auroc"] > 0.9
 
 
 @pytest.mark.parametrize("recipe", [SMALL, KDE(max_rows=500)])
@@ -171,7 +173,7 @@ def test_discrete_actions(data):
     model = stage(data, DISCRETE)
     learn(model, 2)
     evaluate(model)
-    assert model.test_report(data)["outside"]["noise_1"]["auroc"] > 0.5
+    assert model.test_report(data)["ood"]["noise_1"]["auroc"] > 0.5
 
 
 def test_wrong_arguments_are_told():

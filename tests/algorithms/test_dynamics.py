@@ -149,10 +149,10 @@ def test_predictions_for_rows(linear):
         "next_obs": (2000, 4),
         "reward": (2000,),
         "std": (2000, 5),
-        "spread": (2000,),
+        "std_norm": (2000,),
     }
     assert np.abs(found["next_obs"] - data.val_rows().next_obs.numpy()).mean() < 0.3
-    assert (found["spread"] >= np.linalg.norm(found["std"], axis=1) * 0.99).all()
+    assert (found["std_norm"] >= np.linalg.norm(found["std"], axis=1) * 0.99).all()
 
 
 def test_what_is_provided_rebuilds_the_best_members(linear):

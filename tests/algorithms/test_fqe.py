@@ -70,8 +70,8 @@ def test_a_chain_is_worth_the_sum_of_its_rewards(ends, value):
         model.update(batch)
     found = model.test_report(data_of(batch, torch.arange(10)))
     assert found["value"] == pytest.approx(value, rel=0.05)
-    assert found["spread"] < 0.1 * value and len(found["members"]) == 4
-    assert found["episodes"] == 20 and found["held_out"]["episodes"] == 2
+    assert found["std"] < 0.1 * value and len(found["members"]) == 4
+    assert found["episodes"] == 20 and found["val"]["episodes"] == 2
     metrics = model.validate(data_of(batch, torch.arange(10)))
     assert metrics["eval/score"] == metrics["eval/value"] == found["value"]
 
@@ -122,8 +122,8 @@ def test_the_policy_is_neither_saved_nor_trained():
 def test_predictions_of_rows():
     batch = rows()
     found = small().predict_rows(batch)
-    assert set(found) == {"q", "q_spread", "value", "value_spread"}
-    assert all(column.shape == (16,) for column in found.values()) and (found["q_spread"] > 0).all()
+    assert set(found) == {"q", "q_std", "value", "value_std"}
+    assert all(column.shape == (16,) for column in found.values()) and (found["q_std"] > 0).all()
 
 
 def test_a_policy_of_another_task_is_refused_before_training():

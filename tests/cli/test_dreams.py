@@ -53,7 +53,7 @@ def test_the_test_tells_how_far_the_world_can_be_trusted(run, capsys):
     assert main(["test", str(run), "--episodes", "2"]) == 0
     told = json.loads((run / "test.json").read_text())
     assert {"error_1", "kl", "windows"} <= told["open_loop"].keys()
-    assert {"received", "dreamed", "calibration_gap"} <= told["reward"].keys()
+    assert {"real_return", "predicted", "calibration_gap"} <= told["reward"].keys()
     assert "dream.png" in capsys.readouterr().out
 
 

@@ -159,7 +159,7 @@ REFUSED = [
     ({"updates": 0}, "updates is 0; it must be a positive number"),
     ({"cycles": True}, "cycles is True"),
     ({"env_steps": "many"}, "env_steps is 'many'"),
-    ({"rollout_length": -1}, "horizon is -1"),
+    ({"horizon": -1}, "horizon is -1"),
 ]
 
 

@@ -56,7 +56,7 @@ def test_the_seed_decides_the_noise_and_the_env_is_untouched():
 
 
 def test_wrong_settings_are_refused():
-    with pytest.raises(ConfigError, match="rate"):
+    with pytest.raises(ConfigError, match="noise_prob"):
         EnvNoise(noise_prob=1.5)
     with pytest.raises(ConfigError, match="Box of floats"):
         make_env(EnvConfig("FrozenLake-v1", noise=EnvNoise(observations=True)))

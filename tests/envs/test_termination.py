@@ -147,7 +147,7 @@ def test_a_guard_must_be_positive():
 
 def test_a_rule_of_ones_own():
     class Far(Termination):
-        def ends(self, next_obs):
+        def is_terminal(self, next_obs):
             return next_obs[..., 0] > 3.0
 
     assert Far(max_abs_obs=10.0)(torch.tensor([[1.0, 0.0], [4.0, 0.0], [0.0, -10.0]])).tolist() == [

@@ -108,7 +108,7 @@ def test_golden_gae_with_a_truncation_in_the_middle():
         value=column(2.0, 4.0, 6.0, 8.0),
         next_value=column(4.0, 8.0, 8.0, 100.0),
         terminated=column(False, False, False, True),
-        done=column(False, True, False, True),
+        episode_end=column(False, True, False, True),
         gamma=0.5,
     )
     advantage, target = returns.gae(steps, 0.5)

@@ -59,7 +59,7 @@ def test_errors_are_shares_of_the_variance():
     found = perfect(error=0.5)
     spread = found.true.flatten(0, 1).var(0, correction=0).sum().item()
     report = open_loop_report(found)["open_loop"]
-    assert report["error_seen"] == 0.0 and report["kl"] == 0.7
+    assert report["reconstruction_error"] == 0.0 and report["kl"] == 0.7
     for step in (1, 3, 5, 8, 15):
         assert report[f"error_{step}"] == pytest.approx(2 * 0.25 / spread, rel=1e-4)
     assert open_loop_report(perfect())["open_loop"]["error_15"] == 0.0

@@ -159,20 +159,20 @@ class Density(ModelModule):
         detected = {}
         for name, shifted in outside.items():
             scores = self.best.score(shifted)
-            detected[name] = {"auroc": auroc(inside, scores), "below": below(scores)}
+            detected[name] = {"auroc": auroc(inside, scores), "below_threshold": below(scores)}
         likelihood = {"mean": float(inside.double().mean()), "std": float(inside.double().std())}
         return {
             "eval/score": likelihood["mean"],
             "log_likelihood": likelihood,
             "rows": len(inside),
             "false_positive_rate": below(inside),
-            "outside": detected,
+            "ood": detected,
         }
 
     def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
         scores = self.best.score(self.inputs(rows))
         below = scores < self.best.threshold(self.percentile)
-        return {"score": scores.cpu().numpy(), "below": below.cpu().numpy()}
+        return {"score": scores.cpu().numpy(), "below_threshold": below.cpu().numpy()}
 
     def exports(self) -> dict[str, Exported]:
         path = f"{CalibratedDensity.__module__}.{CalibratedDensity.__name__}"

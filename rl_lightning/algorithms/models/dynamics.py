@@ -226,8 +226,8 @@ class Dynamics(ModelModule):
 
     @torch.no_grad()
     def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
-        """The elites' mean prediction, their mean standard deviation, and the largest norm of it (the spread)."""
-        found: dict[str, list[Tensor]] = {"next_obs": [], "reward": [], "std": [], "spread": []}
+        """The elites' mean prediction, their mean standard deviation, and the largest norm of it (`std_norm`)."""
+        found: dict[str, list[Tensor]] = {"next_obs": [], "reward": [], "std": [], "std_norm": []}
         for part in checks.chunks(self._here(rows)):
             mean, std = (of[self.best.elites] for of in self.best.predict(part.obs, part.action))
             middle = mean.mean(0)

@@ -207,13 +207,13 @@ class FQE(ModelModule):
         held_out = torch.isin(rows, data.val_rows().index.cpu())
         found = {"gamma": self.gamma, **_estimate(values), "settled": self.settled}
         found |= {} if math.isnan(self.still_to_come) else {"still_to_come": self.still_to_come}
-        return found | ({"held_out": _estimate(values[:, held_out])} if held_out.any() else {})
+        return found | ({"val": _estimate(values[:, held_out])} if held_out.any() else {})
 
     def validate(self, data: Any) -> dict[str, float]:
         found = self.test_report(data)
         metrics = {"eval/score": found["value"], "eval/td_error": self.td_error(data.val_rows())}
-        metrics |= {"eval/value": found["value"], "eval/value_std": found["spread"]}
-        held_out = found.get("held_out")
+        metrics |= {"eval/value": found["value"], "eval/value_std": found["std"]}
+        held_out = found.get("val")
         return metrics | ({"eval/value_val": held_out["value"]} if held_out else {})
 
     def on_validation(self, metrics: dict[str, float]) -> None:
@@ -263,8 +263,8 @@ class FQE(ModelModule):
                 self.norm(rows.obs.to(self.device)), self.code(rows.action.to(self.device))
             ).cpu()
         value = self.values(rows.obs)
-        named = {"q": q.mean(0), "q_spread": q.std(0, correction=0)}
-        named |= {"value": value.mean(0), "value_spread": value.std(0, correction=0)}
+        named = {"q": q.mean(0), "q_std": q.std(0, correction=0)}
+        named |= {"value": value.mean(0), "value_std": value.std(0, correction=0)}
         return {name: column.numpy() for name, column in named.items()}
 
     def configure_optimizers(self) -> Optimizer:
@@ -282,7 +282,7 @@ def _estimate(values: Tensor) -> dict[str, Any]:  # [E, K]
     members = values.mean(-1)
     return {
         "value": float(members.mean()),
-        "spread": float(members.std(correction=0)),
+        "std": float(members.std(correction=0)),
         "members": [float(member) for member in members],
         "episodes": values.shape[-1],
     }

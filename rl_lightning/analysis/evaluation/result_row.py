@@ -69,7 +69,7 @@ def note_result(
             "percentile": getattr(penalty, "percentile", ""),
             "seed": cli.config.seed_everything,
             "return": mean,
-            "normalized": score,
+            "normalized_score": score,
             "normalization": rows.reference.kind if rows.reference is not None else "",
             "length": length,
             "episodes": episodes,

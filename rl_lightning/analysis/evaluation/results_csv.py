@@ -19,7 +19,7 @@ HEADER = (
     "percentile",
     "seed",
     "return",
-    "normalized",
+    "normalized_score",
     "normalization",
     "length",
     "episodes",

@@ -50,7 +50,7 @@ class DMControl(gymnasium.Env[Any, Any]):
         render_mode: `rgb_array` or none.
     """
 
-    constants = ("env_id", "pixels", "size", "camera", "time_limit", "keys", "lazy", "_state")
+    constants = ("env_id", "pixels", "screen_size", "camera", "time_limit", "keys", "lazy", "_state")
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012  (Gymnasium's own pattern)
 
     def __init__(

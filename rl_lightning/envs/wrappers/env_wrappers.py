@@ -192,7 +192,7 @@ class ScaledFrames(ObsWrapper):
 class FrameStackWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
     """The last k observations along the first axis, newest last."""
 
-    constants = ("frames", "width")
+    constants = ("num_stack", "width")
 
     def __init__(self, env: Env, num_stack: int) -> None:
         super().__init__(env)

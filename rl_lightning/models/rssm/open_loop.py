@@ -61,7 +61,7 @@ def open_loop_report(found: OpenLoopRollout) -> dict[str, dict[str, float]]:
     spread = found.true.flatten(0, 1).var(0, correction=0).sum().clamp_min(1e-8)
     error = (found.dreamed - true).square().flatten(2).sum(-1) / spread
     seen = (found.reconstructed - found.true).square().flatten(2).sum(-1).mean() / spread
-    report = {"error_seen": seen.item()}
+    report = {"reconstruction_error": seen.item()}
     for step in STEPS:
         if step <= error.shape[1] and found.same_episode[:, step - 1].any():
             report[f"error_{step}"] = error[:, step - 1][found.same_episode[:, step - 1]].mean().item()
@@ -81,8 +81,8 @@ def reward_calibration(dreamed: Tensor, received: Tensor) -> dict[str, float]:
     centred, other = dreamed - dreamed.mean(), received - received.mean()
     scale = (centred.square().mean() * other.square().mean()).sqrt()
     found = {
-        "received": received.mean().item(),
-        "dreamed": dreamed.mean().item(),
+        "real_return": received.mean().item(),
+        "predicted": dreamed.mean().item(),
         "calibration_gap": torch.stack(bins).mean().item(),
     }
     if scale > 1e-8:
