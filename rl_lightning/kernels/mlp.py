@@ -147,8 +147,8 @@ class _MLP(torch.autograd.Function):
 class _EnsembleMLP(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, activation: Activation, x: Tensor, *params: Tensor) -> Tensor:
-        ctx.ensemble_size, ctx.activation, ctx.count = members(params), activation, len(params)
-        passes = [run_forward(x, member, activation, False) for member in ctx.ensemble_size]
+        ctx.members, ctx.activation, ctx.count = members(params), activation, len(params)
+        passes = [run_forward(x, member, activation, False) for member in ctx.members]
         ctx.save_for_backward(*params, x, *(value for _, entered in passes for value in entered[1:]))
         return torch.stack([out for out, _ in passes])
 
@@ -158,10 +158,10 @@ class _EnsembleMLP(torch.autograd.Function):
         if torch.is_grad_enabled():
             return None, *_derivable(ensemble_twin, (x, *params), grad, ctx.activation)
         hidden = ctx.count // 2 - 1
-        entered = [(x, *inside[e * hidden : (e + 1) * hidden]) for e in range(len(ctx.ensemble_size))]
+        entered = [(x, *inside[e * hidden : (e + 1) * hidden]) for e in range(len(ctx.members))]
         each = [
             (m[::2], values, g, ctx.activation)
-            for m, values, g in zip(ctx.ensemble_size, entered, grad.unbind(0), strict=True)
+            for m, values, g in zip(ctx.members, entered, grad.unbind(0), strict=True)
         ]
         if not asked_for(ctx, 1):
             by_x = torch.zeros_like(x)
@@ -172,7 +172,7 @@ class _EnsembleMLP(torch.autograd.Function):
         grads = [_stacked(grads, k % 2 == 0) for k, grads in enumerate(zip(*by_params, strict=True))]
         if not asked_for(ctx, 0, 1):
             return None, None, *grads
-        by_x = torch.stack([product(g, m[0]) for g, m in zip(by_first, ctx.ensemble_size, strict=True)]).sum(
+        by_x = torch.stack([product(g, m[0]) for g, m in zip(by_first, ctx.members, strict=True)]).sum(
             0
         )
         return None, by_x, *grads

@@ -21,7 +21,7 @@ class _StraightThrough(torch.autograd.Function):
         probs = logits.softmax(-1)
         mixed = probs if share == 0.0 else probs * (1.0 - share) + share / logits.shape[-1]
         ctx.save_for_backward(probs)
-        ctx.recent_fraction = share
+        ctx.unimix = share
         drawn = (mixed.log() + noise).argmax(-1, keepdim=True)
         return torch.zeros_like(logits).scatter_(-1, drawn, 1.0)
 
@@ -30,7 +30,7 @@ class _StraightThrough(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (probs,) = ctx.saved_tensors
         centred = grad - (grad * probs).sum(-1, keepdim=True)
-        return (1.0 - ctx.recent_fraction) * probs * centred, None, None
+        return (1.0 - ctx.unimix) * probs * centred, None, None
 
 
 def straight_through_twin(logits: Tensor, noise: Tensor | float, share: float = 0.0) -> Tensor:

@@ -92,7 +92,7 @@ class SequenceBuffer:
         )
         self.within_episode = recipe.within_episode
         self.scratch = None if recipe.memmap_dir is None else _folder(recipe.memmap_dir)
-        free = None if self.scratch is None else psutil.disk_usage(self.scratch.name).free_nats
+        free = None if self.scratch is None else psutil.disk_usage(self.scratch.name).free
         self.capacity = fit_capacity(recipe.capacity, row_bytes(spec, latent_dim), num_envs, free)
         self.ring = self.capacity // num_envs
         if self.ring < sequence_length + 1:

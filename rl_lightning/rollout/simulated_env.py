@@ -65,7 +65,7 @@ class SimulatedEnvs(Envs):
         horizon: Steps of an episode.
         pin_last_env_to_start: The last agent always begins at the newest collection's first frames, which random
             places miss.
-        truncation_value: critic or world.
+        truncation_value: critic or world_model.
         gamma: Discount of the world's value.
         sim_dtype: Compute the world in bfloat16; what it foretells are classes, so that little hangs on the last
             digits.
@@ -87,7 +87,7 @@ class SimulatedEnvs(Envs):
         device: torch.device | str = "cpu",
     ) -> None:
         if truncation_value not in ("critic", "world_model"):
-            raise ConfigError(f"data.truncation_value is '{truncation_value}'; choose critic or world")
+            raise ConfigError(f"data.truncation_value is '{truncation_value}'; choose critic or world_model")
         self.world, self.head, self.starts = world, head, starts
         self.num_envs, self.horizon, self.pin_last_env_to_start = num_envs, horizon, pin_last_env_to_start
         self.truncation_value, self.gamma, self.sim_dtype, self.device = (

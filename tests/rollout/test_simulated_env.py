@@ -174,7 +174,7 @@ def test_an_episode_is_cut_at_the_horizon_and_its_worth_counted_once():
     assert reward[0] == 0.0 and truncated[0] and not terminated[0]
     ball = int(np.argwhere(infos["final_obs"][0, -1] == 2)[0, 0])
     assert ball == 2 and np.argwhere(obs[0, -1] == 2)[0, 0] == 0
-    world = simulated(1, horizon=2, starts=starts, truncation_value="world", gamma=0.9)
+    world = simulated(1, horizon=2, starts=starts, truncation_value="world_model", gamma=0.9)
     world.reset(seed=0)
     world.step(np.array([0]))
     _, reward, terminated, truncated, infos = world.step(np.array([0]))
@@ -250,7 +250,7 @@ def test_half_precision_foretells_nearly_the_same(state_size):
     for half in (False, True):
         prepared = copy.deepcopy(world).for_simulation(half)
         envs = SimulatedEnvs(
-            prepared, None, Given(first_stacks()), spec, 8, 1, truncation_value="world", sim_dtype=half
+            prepared, None, Given(first_stacks()), spec, 8, 1, truncation_value="world_model", sim_dtype=half
         )
         envs.reset(seed=2)
         seen.append(envs.step(np.zeros(8, np.int64)))

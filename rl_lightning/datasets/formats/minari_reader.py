@@ -130,7 +130,7 @@ def rescale(actions: Array, space: Any, where: str) -> tuple[Array, dict[str, An
     """Actions of finite bounds in [-1, 1], as our envs take them; discrete ones counted from 0."""
     start = getattr(space, "start", None)
     if hasattr(space, "n"):
-        return actions - int(start or 0), {"action_sizes": [int(space.n_step)]}
+        return actions - int(start or 0), {"action_sizes": [int(space.n)]}
     if hasattr(space, "nvec"):
         return actions, {"action_sizes": [int(n) for n in space.nvec.reshape(-1)]}
     if not hasattr(space, "low"):
