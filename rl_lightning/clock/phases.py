@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.nearness import nearest
 
 TYPES = ("online", "offline", "eval_only")
 ALIASES = {
@@ -161,8 +161,8 @@ def _hook(where: str, item: str | dict[str, Any], names: Sequence[str]) -> Hook:
 
 
 def _nearest(name: str, names: Any) -> str:
-    close = difflib.get_close_matches(name, list(names), 1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    near = nearest(name, names, 1)
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 class PhaseCursor:

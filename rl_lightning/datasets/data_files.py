@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from rl_lightning.datasets.references import short_name
 from rl_lightning.errors import DataError
+from rl_lightning.io.nearness import nearest
 
 READABLE = (".hdf5", ".h5", ".npz", ".pt")
 CONVERTIBLE = (".json", ".pkl", ".pickle")
@@ -143,5 +143,5 @@ def _minari(name: str, rest: str, missing_ok: bool) -> Source:
 def _nearest(name: str) -> str:
     names = [f"d4rl/{each}" for each in D4RL_FILES]
     names += [f"local/{path.stem}" for path in (data_dir() / "local").glob("*") if path.suffix in READABLE]
-    close = difflib.get_close_matches(name.lower(), names, 2, 0.6)
+    close = nearest(name, names, 2)
     return f"; did you mean {' or '.join(repr(each) for each in close)}?" if close else ""

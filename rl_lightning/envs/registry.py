@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import io
 import re
@@ -17,6 +16,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 from rl_lightning.envs.suites.gl import prepare_gl
 from rl_lightning.errors import ConfigError, EnvError, RLError
 from rl_lightning.extras import pip_command
+from rl_lightning.io import nearness
 from rl_lightning.io.trust import ALLOWED_IMPORTS
 
 Env = gymnasium.Env[Any, Any]
@@ -114,9 +114,12 @@ def nearest(env_id: str, ids: list[str]) -> str | None:
     for found in (exact, same):
         if found:
             return max(found, key=version)
-    spelled = {name.lower(): name for name in ids}
-    close = difflib.get_close_matches(env_id.lower(), list(spelled), n=1, cutoff=0.5)
-    return spelled[close[0]] if close else None
+    # Names without their versions: -v4 makes no two ids alike.
+    names: dict[str, list[str]] = {}
+    for name in ids:
+        names.setdefault(re.sub(r"-v\d+$", "", name).lower(), []).append(name)
+    near = [name for name in nearness.nearest(stem, names) if nearness.share_an_end(stem, name)]
+    return max(names[near[0]], key=version) if near else None
 
 
 def gym_make(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.nearness import nearest
 
 RUN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")  # a leading dash reads as an option
 
@@ -26,17 +26,6 @@ def slug(text: str) -> str:
     text = re.sub(r"\.ya?ml$", "", text.replace("\\", "/"))
     cleaned = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
     return cleaned[-48:].lstrip("-.") or "run"
-
-
-def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:
-    """The choices that look most like `word`, best first; case does not matter."""
-    by_lower: dict[str, str] = {}
-    for choice in choices:
-        by_lower.setdefault(choice.lower(), choice)
-    word = word.lower()
-    close = difflib.get_close_matches(word, by_lower, n=count, cutoff=0.55)
-    inside = [name for name in by_lower if len(word) >= 3 and word in name and name not in close]
-    return [by_lower[name] for name in (close + sorted(inside, key=len))[:count]]
 
 
 def did_you_mean(word: str, choices: Iterable[str], count: int = 3) -> str:

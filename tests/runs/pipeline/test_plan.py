@@ -72,9 +72,9 @@ REFUSED = [
     ([{"name": "a/b"}], {}, "use letters, digits and _"),
     ([{"name": "a", "input": {}}], {}, "no key 'input'; did you mean 'inputs'"),
     (
-        [{"name": "a"}, {"name": "b", "inputs": {"ckpt_path": "aa"}}],
+        [{"name": "world"}, {"name": "b", "inputs": {"ckpt_path": "wolrd"}}],
         {},
-        "no stage before it has that name; did you mean 'a'",
+        "no stage before it has that name; did you mean 'world'",
     ),
     ([{"name": "a", "inputs": {"ckpt_path": "a"}}], {}, "no stage before it has that name"),
     ([{"name": "a"}], {"cycles": 0}, "cycles is 0"),
