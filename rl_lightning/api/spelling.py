@@ -18,6 +18,7 @@ KEYWORDS = {
 }  # fmt: skip
 _WORDS = {"or", "and", "for", "out", "takes", "instead", "is", "to", "in", "of", "on", "if", "needs"}
 _FLAG = re.compile(r"(?<![\w-])--([a-z_][\w.]*\w|[a-z])(?:(?:=| (?=\S))([^\s,;()]+))?")
+_QUOTED = re.compile(r"'--([\w.]+)'")  # a name that is talked about, not advised
 _IMPORTS = re.compile(r"--import ([\w.]+)((?: --import [\w.]+)*)")
 _NAMES = "fit|data|test|play|list|sweep|plot|report|export|show|doctor|compare|watch"
 _COMMAND = re.compile(rf"\brl (?:resume \S+ --|(?:{_NAMES})\b).*")
@@ -43,7 +44,8 @@ def _line(line: str) -> str:
     line = _RESUME.sub(lambda match: f'rl_lightning.resume("{match[1]}")', line)
     command = _COMMAND.search(line)
     end = len(line) if command is None else command.start()
-    spoken = _IMPORTS.sub(_imports, line[:end]).replace("--filter", "a condition")
+    spoken = _QUOTED.sub(r"'\1'", line[:end])
+    spoken = _IMPORTS.sub(_imports, spoken).replace("--filter", "a condition")
     return _FLAG.sub(_argument, spoken) + line[end:]
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rl_lightning.errors import ConfigError
+from rl_lightning.errors import ConfigError, RLError
+from rl_lightning.runs.config.aliases import Place, advice, named_classes, short_flag, verb_advice
 from rl_lightning.runs.config.keys import GROUPS, TOP
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.names import did_you_mean
@@ -16,8 +17,7 @@ RUN_KEYS = (
     "name", "tags", "env_steps", "updates", "eval_every", "eval_episodes", "eval_max_steps",
     "save_every", "save_minutes", "milestone_every", "max_hours",
 )  # fmt: skip
-ALSO = {"seed": "seed_everything", "total_timesteps": "run.env_steps"}  # as other libraries call them
-SHORT = {key: f"run.{key}" for key in RUN_KEYS} | ALSO
+SHORT = {key: f"run.{key}" for key in RUN_KEYS} | {"seed": "seed_everything"}
 
 
 @dataclass
@@ -112,9 +112,9 @@ def parse(
     takes, switches = set(takes), {*switches, "debug"}
     parsed = ParsedArgs(raw=list(words))
     queue = list(normalize(words))
-    aliases = {"-c": "--config"}
+    unknown: list[str] = []
     while queue:
-        word = aliases.get(queue[0], queue[0])
+        word = {"-c": "--config"}.get(queue[0], queue[0])
         queue.pop(0)
         if not word.startswith("--"):
             parsed.words.append(word)
@@ -132,22 +132,45 @@ def parse(
             if given is None:
                 raise ConfigError(f"--{name} needs a value")
             parsed.values.setdefault(name, []).append(given)
-        elif config and is_config_key(name):
-            key = SHORT.get(name, name)
+        elif config and (key := config_key(name)):
             parsed.config_flags.append(f"--{key}={'true' if given is None else given}")
         else:
-            raise ConfigError(_unknown(name, takes | switches, config, command))
+            unknown.append(name)
+    if unknown:  # the rest of the line tells which config it is about
+        raise ConfigError(_refusal(unknown[0], takes | switches, parsed if config else None, command))
     return parsed
 
 
-def is_config_key(name: str) -> bool:
-    return name in SHORT or name in TOP or name.split(".")[0] in (*GROUPS, "stages")
+def config_key(name: str) -> str | None:
+    """The option of the config that a flag stands for."""
+    if name in TOP or name.split(".")[0] in (*GROUPS, "stages"):
+        return name
+    return SHORT.get(name) or short_flag(name)
 
 
-def _unknown(name: str, own: set[str], config: bool, command: str) -> str:
-    choices = sorted(own | (set(SHORT) | set(TOP) if config else set()))
-    hint = did_you_mean(name, choices) or f"; see: rl {command} --help"
-    return f"rl {command} has no option '--{name}'{hint}"
+def classes_of(parsed: ParsedArgs) -> dict[str, str]:
+    """The model and data class of the configs and flags on a command line."""
+    from rl_lightning.runs.config.compose import compose
+
+    classes = named_classes(compose([*parsed.words, *parsed.all("config")]))
+    for flag in parsed.config_flags:
+        key, _, value = flag[2:].partition("=")
+        if key.removesuffix(".class_path") in ("model", "data"):
+            classes[key.split(".")[0]] = value
+    return classes
+
+
+def _refusal(name: str, own: set[str], parsed: ParsedArgs | None, command: str) -> str:
+    """Another library's word is told first, then what is near; `parsed` where options of a config are taken."""
+    if parsed is None:
+        hint = verb_advice(name, command, own) or did_you_mean(name, sorted(own))
+    else:
+        try:
+            classes = classes_of(parsed)
+        except RLError:  # no config is meant, or one that does not exist
+            classes = {}
+        hint = advice(name, Place(classes)) or did_you_mean(name, sorted(own | {*SHORT, *TOP}))
+    return f"rl {command} has no option '--{name}'{hint or f'; see: rl {command} --help'}"
 
 
 def seed_list(text: str) -> list[int]:

@@ -98,16 +98,8 @@ def class_help(path: str, prefix: str, note: str = "") -> str:
 
 def _named_classes(words: list[str]) -> dict[str, str]:
     """The model and data class of the configs and flags on a command line."""
-    from rl_lightning.cli.flags import parse
+    from rl_lightning.cli.flags import classes_of, parse
     from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
-    from rl_lightning.runs.config.compose import compose
 
     words = [word for word in words if word not in ("-h", "--help")]
-    parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit")
-    config = compose([*parsed.words, *parsed.all("config")])
-    named = {key: str(config[key].get("class_path", "")) for key in ("model", "data") if key in config}
-    for flag in parsed.config_flags:
-        key, _, value = flag[2:].partition("=")
-        if key in ("model", "data", "model.class_path", "data.class_path"):
-            named[key.split(".")[0]] = value
-    return named
+    return classes_of(parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit"))

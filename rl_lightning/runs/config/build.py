@@ -29,6 +29,7 @@ from rl_lightning.errors import ConfigError, RLError, made_from_config
 from rl_lightning.kernels.malloc import set_malloc_thresholds
 from rl_lightning.loggers.make_loggers import LogConfig
 from rl_lightning.redaction import REDACTED, redact, redacted_keys
+from rl_lightning.runs.config.aliases import named_classes
 from rl_lightning.runs.config.catalog import registry
 from rl_lightning.runs.config.compose import Config, check_specs, choose_classes
 from rl_lightning.runs.config.config_errors import explain
@@ -141,7 +142,7 @@ class RLCLI(LightningCLI):
         except (argparse.ArgumentError, TypeError, ValueError, KeyError) as error:
             message = error.message if isinstance(error, argparse.ArgumentError) else str(error)
             options = list(parser.get_defaults(skip_validation=True).keys(branches=True))
-            line = explain(message, {"model": RLModule, "data": RLData}, options)
+            line = explain(message, {"model": RLModule, "data": RLData}, options, named_classes(self.base))
             raise ConfigError(line) from error
         check_seed(self.config.seed_everything)
         check_trainer(self.config.trainer)

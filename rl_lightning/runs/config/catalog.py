@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
+import inspect
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[2]
 # Folders whose public classes a config may name by their short name.
@@ -189,3 +192,46 @@ def argument_docs(docstring: str) -> dict[str, str]:
 
     params = parse(docstring, DocstringStyle.GOOGLE).params
     return {param.arg_name: " ".join((param.description or "").split()) for param in params}
+
+
+def argument_names(class_path: str) -> list[str]:
+    """Constructor arguments of a class, ours by source, others by signature."""
+    entry = find(class_path)
+    if entry:
+        return [option.name for option in all_options(entry)]
+    module, _, name = class_path.rpartition(".")
+    try:
+        # already imported by the parser, and allowed
+        target: Any = getattr(importlib.import_module(module), name)
+        # what a config may say
+        constructor = list(inspect.signature(target.__init__).parameters)[1:]
+        return [key for key in constructor if key not in ("args", "kwargs")]
+    except (ImportError, AttributeError, ValueError, TypeError):
+        return []
+
+
+def takers(path: list[str], start: list[Entry]) -> list[Entry]:
+    """Those of `start` that take a dotted path; below an option any class counts that its type allows."""
+    return [entry for entry in start if _takes(entry, path)]
+
+
+def _takes(entry: Entry, path: list[str]) -> bool:
+    option = next((option for option in all_options(entry) if option.name == path[0]), None)
+    if option is None or len(path) == 1:
+        return option is not None
+    kinds = [word for word in re.findall(r"\w+", option.type) if find(word)]
+    return any(_takes(child, path[1:]) for kind in kinds for child in kind_of(kind))
+
+
+@functools.cache
+def kind_of(root: str) -> tuple[Entry, ...]:
+    """A class and all that derive from it, in every folder."""
+    everything = {entry.name: entry for folder in FOLDERS for entry in classes(folder).values()}
+
+    def derives(entry: Entry) -> bool:
+        return entry.name == root or any(
+            base == root or (base in everything and base != entry.name and derives(everything[base]))
+            for base in entry.bases
+        )
+
+    return tuple(entry for entry in everything.values() if derives(entry))

@@ -12,7 +12,8 @@ from typing import Any
 from rl_lightning.errors import ConfigError
 from rl_lightning.redaction import keep_reference, redact, secret_name
 from rl_lightning.runs.config import yaml_io
-from rl_lightning.runs.config.catalog import PACKAGE, registry
+from rl_lightning.runs.config.aliases import Place, advice, named_classes
+from rl_lightning.runs.config.catalog import PACKAGE, argument_names, registry
 from rl_lightning.runs.config.config_version import migrate
 from rl_lightning.runs.config.keys import GROUPS
 from rl_lightning.runs.store.names import did_you_mean
@@ -70,7 +71,8 @@ def check_keys(config: Config, path: Path | str) -> None:
     for key in config:
         if key not in STAGE_KEYS + PIPELINE_KEYS:
             allowed = ("extends", *STAGE_KEYS, "stages")
-            hint = did_you_mean(str(key), allowed) or f" (allowed: {', '.join(allowed)})"
+            hint = advice(str(key), Place(named_classes(config))) or did_you_mean(str(key), allowed)
+            hint = hint or f" (allowed: {', '.join(allowed)})"
             raise ConfigError(f"{path}: unknown key '{key}'{hint}")
         kind = (dict, str) if key in ("model", "data") else dict
         if key in GROUPS and config[key] is not None and not isinstance(config[key], kind):
@@ -129,6 +131,13 @@ def normalize(config: Config) -> Config:
     return expanded
 
 
+def _beside(key: str, class_path: str, stray: str) -> str:
+    names = argument_names(class_path)
+    place = Place({key: class_path}, key, names)
+    hint = "" if stray in names else advice(f"{key}.{stray}", place)
+    return f"{key}: '{stray}' stands beside class_path; arguments go under init_args{hint}"
+
+
 def check_specs(value: Any, key: str = "") -> None:
     """Refuses what the parser would misread: keys beside class_path, an env that is no mapping."""
     if isinstance(value, list):
@@ -137,7 +146,7 @@ def check_specs(value: Any, key: str = "") -> None:
     elif isinstance(value, dict):
         stray = [name for name in value if name not in ("class_path", "init_args", "dict_kwargs")]
         if "class_path" in value and stray:
-            raise ConfigError(f"{key}: '{stray[0]}' stands beside class_path; arguments go under init_args")
+            raise ConfigError(_beside(key, str(value["class_path"]), str(stray[0])))
         arguments = value.get("init_args", {})
         if "class_path" in value and not isinstance(arguments, dict):
             raise ConfigError(f"{key}.init_args: expected `key: value` lines, got {arguments!r:.40}")

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 from rl_lightning.runs.config import catalog
+from rl_lightning.runs.config.aliases import Place, advice
 from rl_lightning.runs.store.names import did_you_mean
 
 _TYPE = re.compile(r"<class '([\w.]+)'>")
 _GROUP_CLASSES = {"run": "RunConfig", "log": "LogConfig"}
+
+
+class Known(NamedTuple):
+    """What is known of the config beside the complaint.
+
+    Args:
+        bases: Base class of a key (model, data).
+        options: Every top-level option.
+        classes: class_path of model and data.
+    """
+
+    bases: Mapping[str, type] = {}
+    options: Sequence[str] = ()
+    classes: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -32,7 +46,10 @@ class Leaf:
 
 
 def explain(
-    message: str, base_classes: dict[str, type] | None = None, options: list[str] | None = None
+    message: str,
+    base_classes: Mapping[str, type] | None = None,
+    options: Sequence[str] = (),
+    classes: Mapping[str, str] | None = None,
 ) -> str:
     """One line for a parsing error.
 
@@ -40,14 +57,16 @@ def explain(
         message: What jsonargparse said.
         base_classes: Base class of a key (model, data), to list classes of the user's own as well.
         options: Every top-level option, for the nearest one.
+        classes: class_path of model and data, for what other libraries call their options.
     """
+    known = Known(base_classes or {}, options, classes or {})
     leaves = _leaves(message)
     best = min(leaves, key=_rank) if leaves else Leaf((), "", message.strip() or "cannot be read")
     text, where = best.text, ".".join(best.path)
     for pattern, answer in _ANSWERS:
         match = pattern.search(text)
         if match:
-            return answer(match, best, base_classes or {}, options or [])
+            return answer(match, best, known)
     if text.startswith("Expected"):
         return _expected(best, leaves, message)
     return f"{where}: {text}" if where else text
@@ -99,50 +118,58 @@ def _rank(leaf: Leaf) -> tuple[int, int]:
     return kind, -len(leaf.path)
 
 
-def _denied(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+def _denied(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     package = match.group(1).split(".")[0]
     foreign = package not in sys.stdlib_module_names and package not in ("torch", "lightning", "numpy")
     hint = f"; if it is a class of your own, add: --import {package}" if foreign else ""
     return f"{_at(leaf)}'{match.group(1)}' may not be named in a config{hint}"
 
 
-def _no_option(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+def _no_option(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     name = match.group(1)
     if not leaf.owner:
-        return _no_flag(name, options)
-    short = leaf.owner.rpartition(".")[2]
-    if not argument_names(leaf.owner) and _kinds(short):
+        return _no_flag(name, known)
+    short, names = leaf.owner.rpartition(".")[2], catalog.argument_names(leaf.owner)
+    if not names and _kinds(short):
         return _choose(short, leaf)
-    return f"{short} has no option '{name}'{did_you_mean(name, argument_names(leaf.owner))}"
+    return _refusal(short, name, names, ".".join(leaf.path), known)
 
 
-def _no_group_option(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+def _no_group_option(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     group, name = match.groups()
     where = ".".join((*leaf.path, group))
-    return f"{where} has no option '{name}'{did_you_mean(name, _group_names(group, leaf.owner))}"
+    return _refusal(where, name, _group_names(group, leaf.owner), where, known)
 
 
-def _unrecognized(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+def _unrecognized(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     name = match.group(1)
     if leaf.owner and "." in name:
         group, _, last = name.rpartition(".")
         where = ".".join((*leaf.path, group))
-        return f"{where} has no option '{last}'{did_you_mean(last, _group_names(group, leaf.owner))}"
-    return _no_flag(name, options)
+        return _refusal(where, last, _group_names(group, leaf.owner), where, known)
+    return _no_flag(name, known)
 
 
-def _no_flag(name: str, options: list[str]) -> str:
+def _no_flag(name: str, known: Known) -> str:
     group, _, last = name.rpartition(".")
-    siblings = [option.rpartition(".")[2] for option in options if option.rpartition(".")[0] == group]
     if group:
-        return f"{group} has no option '{last}'{did_you_mean(last, siblings)}"
-    return f"there is no option '--{name}'{did_you_mean(name, options)}"
+        parts = [option.rpartition(".") for option in known.options]
+        siblings = [name for parent, _, name in parts if parent == group]
+        return _refusal(group, last, siblings, group, known)
+    hint = advice(name, Place(known.classes)) or did_you_mean(name, known.options)
+    return f"there is no option '--{name}'{hint}"
 
 
-def _unknown_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+def _refusal(who: str, name: str, names: list[str], path: str, known: Known) -> str:
+    """Another library's word is told first, then what is near."""
+    hint = advice(f"{path}.{name}", Place(known.classes, path, names)) or did_you_mean(name, names)
+    return f"{who} has no option '{name}'{hint}"
+
+
+def _unknown_class(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     name, key = match.group(1), leaf.path[-1] if leaf.path else ""
-    if key in bases:
-        choices = [cls.__name__ for cls in _subclasses(bases[key])]
+    if key in known.bases:
+        choices = [cls.__name__ for cls in _subclasses(known.bases[key])]
         choices += [
             entry.name for entry in (catalog.algorithms() if key == "model" else catalog.data_modules())
         ]
@@ -152,11 +179,11 @@ def _unknown_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], opt
     return f"{_at(leaf)}there is no class '{name}'{hint}"
 
 
-def _wrong_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+def _wrong_class(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     return f"{_at(leaf)}{match.group(1) or 'this class'} is no {match.group(2).rpartition('.')[2]}"
 
 
-def _no_class(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+def _no_class(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     return _choose(match.group(1).rpartition(".")[2], leaf)
 
 
@@ -172,11 +199,11 @@ def _kinds(base: str) -> list[str]:
     return [entry.name for folder in catalog.FOLDERS for entry in catalog.children(folder, base)]
 
 
-def _no_mapping(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+def _no_mapping(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     return f"{_at(leaf)}expected `key: value` settings, got {match.group(1)[:40]}"
 
 
-def _required(match: re.Match[str], leaf: Leaf, bases: dict[str, type], options: list[str]) -> str:
+def _required(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     names = match.group(1)
     if not leaf.owner and re.search(r"\b(model|data)\b", names):
         return (
@@ -221,22 +248,6 @@ def _at(leaf: Leaf) -> str:
     return f"{'.'.join(leaf.path)}: " if leaf.path else ""
 
 
-def argument_names(class_path: str) -> list[str]:
-    """Constructor arguments of a class, ours by source, others by signature."""
-    entry = catalog.find(class_path)
-    if entry:
-        return [option.name for option in catalog.all_options(entry)]
-    module, _, name = class_path.rpartition(".")
-    try:
-        target: Any = getattr(
-            importlib.import_module(module), name
-        )  # already imported by the parser, and allowed
-        constructor = list(inspect.signature(target.__init__).parameters)[1:]  # what a config may say
-        return [key for key in constructor if key not in ("args", "kwargs")]
-    except (ImportError, AttributeError, ValueError, TypeError):
-        return []
-
-
 def _group_names(group: str, owner: str) -> list[str]:
     """Fields of a dataclass that is an argument of `owner`, or one of the top-level groups."""
     kind = _GROUP_CLASSES.get(group, "")
@@ -250,8 +261,8 @@ def _group_names(group: str, owner: str) -> list[str]:
         )
     elif group == "trainer":
         kind = "lightning.pytorch.Trainer"
-    found = catalog.find(kind) or catalog.classes("cli").get(kind)
-    return [option.name for option in catalog.all_options(found)] if found else argument_names(kind)
+    entry = catalog.find(kind) or catalog.classes("cli").get(kind)
+    return [option.name for option in catalog.all_options(entry)] if entry else catalog.argument_names(kind)
 
 
 def _subclasses(cls: type) -> list[type]:
