@@ -18,7 +18,7 @@ help:
 	@echo "make slow     the long learning runs"
 	@echo "make lint     ruff and mypy alone;  make format  lets ruff repair"
 	@echo "make bench    ratios against other libraries, each in a venv of its own"
-	@echo "make docs     write docs/options.md anew"
+	@echo "make docs     write docs/options.md and docs/coming-from.md anew"
 	@echo "make install  every extra into .venv;  make clean  removes it"
 
 install: $(STAMP)

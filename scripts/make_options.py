@@ -1,5 +1,7 @@
 """Writes docs/options.md from the signatures and docstrings of everything that a config may choose.
 
+docs/coming-from.md is the table of what other libraries call these options.
+
 `make docs` runs this file; tests/test_docs.py fails on an argument without a line and on a page that is out of date.
 """
 
@@ -39,11 +41,12 @@ from rl_lightning.optim.schedules import Schedule
 from rl_lightning.planning.planners import Planner
 from rl_lightning.replay import BufferRecipe
 from rl_lightning.replay.reward_samplers import RewardSampler
-from rl_lightning.runs.config import catalog
+from rl_lightning.runs.config import aliases, catalog
 from rl_lightning.runs.config.catalog import argument_docs, in_configs
 from rl_lightning.trainer.contract import subclasses
 
 PAGE = Path(__file__).parents[1] / "docs" / "options.md"
+COMING_FROM = PAGE.with_name("coming-from.md")
 MISSING = object()
 WALKED = catalog.FOLDERS  # imported whole
 INTRO = """\
@@ -57,6 +60,20 @@ calls by `class_path`, the table below it is what its `init_args` take, and ever
 Beside the groups below a config has `seed_everything` (default 0), `threads` (CPU threads for torch; default: torch's
 choice) and `trainer`, whose options are those of Lightning's Trainer (`accelerator`, `devices`, `strategy`,
 `precision`, `callbacks`, ...)."""
+
+COMING_FROM_INTRO = """\
+# Coming from another library
+
+Made by `make docs` from `rl_lightning/runs/config/aliases.csv`; do not edit it. Each table has a library's word, ours
+and how the value differs; `-` means that we have none. A dotted word is a flag (`--model.lr 3e-4`), a key of a YAML and
+a key in Python (`rl_lightning.fit("ppo/cartpole", {"model.lr": 3e-4})`). `phase` stands for an entry of `phases`, `sweep`
+for the YAML of a sweep. The error for an unknown option looks here first:
+
+```
+error: SAC has no option 'polyak'; Spinning Up's word for model.tau: --model.tau (1 - polyak)
+```
+
+Every option is in [options.md](options.md)."""
 
 
 class Section(NamedTuple):
@@ -231,5 +248,36 @@ def page() -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def coming_from() -> str:
+    """A section for each library, a table for each of its algorithms."""
+    parts = [COMING_FROM_INTRO, "\n".join(f"- [{name}](#{anchor(name)})" for name in aliases.LIBRARIES)]
+    for family in aliases.LIBRARIES:
+        known = [row for row in aliases.table() if row.family == family]
+        groups = dict.fromkeys(row.library for row in known)
+        parts.append(f"## {family}")
+        for group in groups:
+            parts += [f"### {heading(group)}"] if group != family else []
+            parts.append(alias_table([row for row in known if row.library == group]))
+    return "\n\n".join(parts) + "\n"
+
+
+def heading(library: str) -> str:
+    return ", ".join(library.split("/"))
+
+
+def anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+def alias_table(known: list[aliases.Alias]) -> str:
+    lines = ["| theirs | ours | note |", "|---|---|---|"]
+    for row in known:
+        ours = row.ours if row.ours == aliases.NONE else f"`{row.ours}`"
+        cells = [f"`{row.theirs}`", ours, row.note]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells).rstrip() + " |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    COMING_FROM.write_text(coming_from(), encoding="utf-8")

@@ -63,6 +63,18 @@ def test_options_page_is_up_to_date(generator):
     assert text == generator.page(), "docs/options.md is out of date: make docs"
 
 
+def test_the_page_of_other_libraries_is_up_to_date(generator):
+    text = generator.COMING_FROM.read_text(encoding="utf-8")
+    assert text == generator.coming_from(), "docs/coming-from.md is out of date: make docs"
+
+
+def test_the_page_of_other_libraries_names_every_one(generator):
+    text = generator.COMING_FROM.read_text(encoding="utf-8")
+    assert all(f"\n## {name}\n" in text for name in generator.aliases.LIBRARIES)
+    rows = sum(line.startswith("| `") for line in text.splitlines())
+    assert rows == len(generator.aliases.table())
+
+
 def test_options_page_leaves_nothing_out(generator):
     """Read from the source, so that a recipe in a module that nobody imports is missed here and not by the user."""
     roots = {
