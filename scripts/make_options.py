@@ -66,8 +66,8 @@ COMING_FROM_INTRO = """\
 
 Made by `make docs` from `rl_lightning/runs/config/aliases.csv`; do not edit it. Each table has a library's word, ours
 and how the value differs; `-` means that we have none. A dotted word is a flag (`--model.lr 3e-4`), a key of a YAML and
-a key in Python (`rl_lightning.fit("ppo/cartpole", {"model.lr": 3e-4})`). `phase` stands for an entry of `phases`, `sweep`
-for the YAML of a sweep. The error for an unknown option looks here first:
+a key in Python (`rl_lightning.fit("ppo/cartpole", {"model.lr": 3e-4})`). `phase` is an entry of `phases`, `sweep` the
+YAML of a sweep. The error for an unknown option looks here first:
 
 ```
 error: SAC has no option 'polyak'; Spinning Up's word for model.tau: --model.tau (1 - polyak)

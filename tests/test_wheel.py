@@ -48,6 +48,12 @@ def installed(tmp_path_factory) -> Path:
     return base / "venv" / "bin"
 
 
+def test_words_of_other_libraries_are_in_the_wheel(installed, tmp_path):
+    code = "from rl_lightning.runs.config import aliases as a\nprint(a.__file__, len(a.table()))"
+    file, rows = run(installed / "python", "-c", code, cwd=tmp_path).split()
+    assert Path(file).is_relative_to(installed.parent) and int(rows) > 1000
+
+
 def test_code_configs_and_policies_are_the_wheels_own(installed, tmp_path):
     code = (
         "from rl_lightning.runs.config import compose as c\n"
