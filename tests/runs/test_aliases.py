@@ -146,6 +146,10 @@ def test_an_unknown_word_has_no_meaning() -> None:
     assert meanings("nothing_of_the_kind") == [] and advice("nothing_of_the_kind", Place()) == ""
 
 
+def test_our_own_word_is_no_news() -> None:
+    assert meanings("--config") == [] and meanings("dry_run") == []
+
+
 def test_a_class_of_the_users_own_may_have_anything() -> None:
     assert advice("learning_rate", Place({"model": "mine.Own"})).startswith(
         "; SB3 and CleanRL's word for model.lr:"

@@ -99,7 +99,8 @@ def meanings(word: str) -> list[Alias]:
 def _by_word() -> dict[str, list[Alias]]:
     rows: dict[str, list[Alias]] = {}
     for row in table():
-        rows.setdefault(_spelled(row.theirs), []).append(row)
+        if _spelled(row.theirs) != _spelled(row.ours):  # the same word tells nothing
+            rows.setdefault(_spelled(row.theirs), []).append(row)
     return rows
 
 
@@ -119,7 +120,7 @@ def advice(word: str, place: Place) -> str:
 def verb_advice(word: str, command: str, flags: Iterable[str]) -> str:
     """The same for a command that takes no options of a config: only flags of its own are named."""
     ours = {f"--{flag}" for flag in flags} | {f"rl {command} --{flag}" for flag in flags}
-    row = next((row for row in meanings(word) if row.ours in ours and row.theirs != row.ours), None)
+    row = next((row for row in meanings(word) if row.ours in ours), None)
     return "" if row is None else _sentence(row.family, row, "")
 
 
