@@ -172,9 +172,7 @@ class _EnsembleMLP(torch.autograd.Function):
         grads = [_stacked(grads, k % 2 == 0) for k, grads in enumerate(zip(*by_params, strict=True))]
         if not asked_for(ctx, 0, 1):
             return None, None, *grads
-        by_x = torch.stack([product(g, m[0]) for g, m in zip(by_first, ctx.members, strict=True)]).sum(
-            0
-        )
+        by_x = torch.stack([product(g, m[0]) for g, m in zip(by_first, ctx.members, strict=True)]).sum(0)
         return None, by_x, *grads
 
 

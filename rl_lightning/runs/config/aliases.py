@@ -20,7 +20,7 @@ from rl_lightning.runs.config.keys import TOP
 LIBRARIES = (
     "SB3", "CleanRL", "d3rlpy", "OfflineRL-Kit", "dreamerv3", "tdmpc2", "dreamerv3-torch", "CORL", "sheeprl",
     "Spinning Up", "REDQ", "mbrl-lib", "RL Zoo", "sb3-contrib", "diffusers", "Diffusion-DICE", "MBARC",
-    "Hydra", "Lightning Trainer", "RL Lab", "mono-repo",
+    "Hydra", "Lightning Trainer",
 )  # fmt: skip
 NONE = "-"  # stands where a word has no counterpart
 _HEADS = ("model", "data", "run", "log", "trainer")
