@@ -108,7 +108,7 @@ def test_the_behaviour_is_frozen_and_no_part_of_the_checkpoint(behavior):
     assert not any("behavior" in name for name in model.state_dict())
 
 
-@pytest.mark.parametrize("precision", ["full", "half"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
 def test_acts_in_any_mode_inside_the_bounds(behavior, precision, mode):
     model = made(behavior, num_samples=5, guidance_scale=30.0, sampling_dtype=precision)

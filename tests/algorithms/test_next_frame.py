@@ -247,7 +247,7 @@ def test_a_head_learns_on_a_world_that_stays_as_it_is(frames, tmp_path):
         found = done.model.eval().validate(done.data)
     assert found["eval/reward_recall_zero"] > 0.9 and found["eval/score"] > 0.4  # chance is a third
     offered = done.model.exports()["reward"]
-    assert offered.prefix == "head." and offered.init_args["levels"] == 1
+    assert offered.prefix == "reward_net." and offered.init_args["levels"] == 1
 
 
 def test_scores_of_rewards_by_hand():
