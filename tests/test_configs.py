@@ -429,7 +429,7 @@ def test_pipeline_of_mbarc_trains_and_is_played_in_the_dream(tmp_path, capsys):
     run = tmp_path / "lightning_logs" / "try"
     assert list((run / "world-1" / "videos").glob("dream-*.mp4"))
     assert not (run / "explore-1").exists() and (run / "policy-2" / "artifact" / "artifact.json").is_file()
-    for where in ("real", "dream"):
+    for where in ("real", "model"):
         code = main(
             ["play", str(run / "policy-2"), "--episodes", "2", "--data.eval_env", where, "--no_video"]
         )

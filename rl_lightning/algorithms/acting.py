@@ -25,7 +25,7 @@ class Acting:
         """The recurrent state of `count` envs at the start of an episode: zeros, or nothing."""
         return ()
 
-    def controller(self, role: str) -> ActFn:
+    def actor_for_role(self, role: str) -> ActFn:
         """Who acts under a role that a phase names: the agent itself, or a method `act_<role>` of the module."""
         if role == "agent":
             return self.act
@@ -35,9 +35,9 @@ class Acting:
             raise ConfigError(f"{type(self).__name__} has no controller '{role}'; there are {known}")
         return getattr(self, f"act_{role}")
 
-    def player(self, role: str = "agent") -> ActFn:
+    def act_fn(self, role: str = "agent") -> ActFn:
         """Who acts under a role, taking observations from wherever envs leave them to the module's device."""
-        act = self.controller(role)
+        act = self.actor_for_role(role)
         if self.device.type == "cpu":
             return act
 

@@ -59,7 +59,7 @@ class PolicyModule(Acting, RLModule):  # type: ignore[misc]  # as RLModule
         """For a film: told of every observation [1, *O] of one episode, returns pictures [H, W, 3] to lay beside it."""
         return None
 
-    def play(
+    def run_episodes(
         self, envs: Any, episodes: int, seed: int, max_steps: int | None = None, longest: int = 0
     ) -> list[EpisodeStats]:
         """Plays whole episodes and leaves no trace: own generator, eval mode, no gradient. See StepCap for the rest."""
@@ -69,7 +69,7 @@ class PolicyModule(Acting, RLModule):  # type: ignore[misc]  # as RLModule
         try:
             with torch.random.fork_rng(devices=[]), torch.autocast(self.device.type, enabled=False):
                 cap = StepCap(envs, max_steps, longest)
-                return evaluate(self.player(), self.initial_carry, envs, episodes, seed, explore, cap)
+                return evaluate(self.act_fn(), self.initial_carry, envs, episodes, seed, explore, cap)
         finally:
             for module, training in modes:
                 module.training = training
@@ -84,7 +84,7 @@ class PolicyModule(Acting, RLModule):  # type: ignore[misc]  # as RLModule
         """One round of episodes; without an env there are none."""
         if batch.envs is None:
             return
-        played = self.play(batch.envs, batch.episodes, batch.seed, batch.max_steps, batch.longest)
+        played = self.run_episodes(batch.envs, batch.episodes, batch.seed, batch.max_steps, batch.longest)
         batch.report(played)
         self._played += played
         self._scores = batch.scores
@@ -99,7 +99,7 @@ class PolicyModule(Acting, RLModule):  # type: ignore[misc]  # as RLModule
         StepCap(batch.envs, batch.max_steps, batch.longest)
         with torch.random.fork_rng(devices=[]), torch.autocast(self.device.type, enabled=False):
             draw = self.evaluation_draw(batch.seed)
-            return trajectory(self.player(), self.initial_carry, batch.envs, batch.seed, draw)
+            return trajectory(self.act_fn(), self.initial_carry, batch.envs, batch.seed, draw)
 
     def summarize_evaluation(self) -> dict[str, float]:
         played, self._played = self._played, []

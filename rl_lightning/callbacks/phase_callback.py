@@ -33,7 +33,7 @@ class Phases(Callback):
         phases = parse_phases(self.entries, pl_module.update_hooks())
         for phase in phases:
             if phase.controller not in ("agent", "random"):
-                pl_module.controller(phase.controller)
+                pl_module.actor_for_role(phase.controller)
             if phase.exploration_noise:
                 check_noise(pl_module.spec, f"phase '{phase.name}': exploration_noise")
         schedule = clock_of(trainer)

@@ -39,7 +39,7 @@ class EpisodeRecorderData(EnvData):
             self.cutter = EpisodeSplitter(self.num_envs)
 
     def batches(self) -> Iterator[Any]:
-        episodes = self.cutter.add(self.collect(self.agent.player(), self.steps_per_block))
+        episodes = self.cutter.add(self.collect(self.agent.act_fn(), self.steps_per_block))
         # Every rank keeps the episodes of all, so that any of them can hand the recording on.
         found = [rows for part in distributed.gather_objects(episodes) for rows in part]
         if found:

@@ -76,7 +76,7 @@ class FrameCollectionData(EnvData):
 
     def batches(self) -> Iterator[Any]:
         assert self.log is not None
-        self.log.add(self.collect(self.agent.player(), self.rollout_steps))
+        self.log.add(self.collect(self.agent.act_fn(), self.rollout_steps))
         yield from ()
 
     def forecast(self, clock: RunClock) -> tuple[int, int]:

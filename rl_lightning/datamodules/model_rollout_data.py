@@ -187,7 +187,7 @@ class ModelRolloutData(OfflineData):
 
         With a generator of its `own` it leaves training as it is.
         """
-        device, act = self.agent.device, self.agent.player()
+        device, act = self.agent.device, self.agent.act_fn()
         dreamed = imagine(
             self.dynamics.to(device),
             with_random_noise_scale(act, action_noise) if action_noise else act,
@@ -227,7 +227,7 @@ class ModelRolloutData(OfflineData):
         own = torch.Generator().manual_seed(self.derive("examine"))
         place = torch.randint(len(self.train_index), (EXAMINED,), generator=own)
         start = self.rows[self.train_index[place], : self.widths[0]]
-        act = module.player()
+        act = module.act_fn()
         model, there = self.dynamics.to(module.device), start.to(module.device)
         dreamed = imagined_return(model, act, there, self.rollout_length, self.termination, own, own).cpu()
         found = {"imagined_return": float(dreamed.mean())}

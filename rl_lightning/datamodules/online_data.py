@@ -117,7 +117,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
                 yield self.next_batch()
             return
         if prefill or not self.updates_due():
-            act = self.random_act if prefill else self.agent.player()
+            act = self.random_act if prefill else self.agent.act_fn()
             self.buffer.add(self.collect(act, self._turn(self.clock)))
         if updates := self.updates_due():
             yield from self.sample_batches(updates)
@@ -145,7 +145,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
     def next_batch(self) -> Transitions:
         """One turn: collects with the policy as it is now, and draws one batch."""
         self.clock.begin_block()
-        self.buffer.add(self.collect(self.agent.player(), self._turn(self.clock)))
+        self.buffer.add(self.collect(self.agent.act_fn(), self._turn(self.clock)))
         return self._draw(self.batch_size)
 
     def _one_update_per_turn(self) -> bool:

@@ -133,7 +133,7 @@ class SequenceData(ReplayData[SequenceBuffer]):
         """One turn. Nothing is collected while updates are due: in pretraining, or after a mark cut some off."""
         prefill = self.clock.env_step < self.learning_starts
         if prefill or not self.updates_due():
-            self.gather(self.random_act if prefill else self.agent.player(), self._turn(self.clock))
+            self.gather(self.random_act if prefill else self.agent.act_fn(), self._turn(self.clock))
         if updates := self.updates_due():
             yield from self.sample_batches(self._in_one_block(self.clock, updates))
 
@@ -219,7 +219,7 @@ class SequenceData(ReplayData[SequenceBuffer]):
             collector = Collector(envs, self.derive("examine"))
             collector.carry = module.initial_carry(FEW)
             buffer = SequenceReplay(FEW * 8 * length).build(self.spec, FEW, length)
-            buffer.add(collector.collect(module.player(), 3 * length, None))
+            buffer.add(collector.collect(module.act_fn(), 3 * length, None))
         finally:
             envs.close()
             module.train(training)

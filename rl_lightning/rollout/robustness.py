@@ -84,7 +84,7 @@ def _row(
 ) -> NoiseRow:
     envs = make_envs(replace(config, noise=noise), min(episodes, MOST_ENVS), "sync", training=False)
     try:
-        played = module.play(envs, episodes, seed, max_steps)
+        played = module.run_episodes(envs, episodes, seed, max_steps)
     finally:
         envs.close()
     returns = [episode.episode_return for episode in played]

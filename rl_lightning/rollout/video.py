@@ -14,7 +14,7 @@ from rl_lightning.rollout.collect import reset_carry_rows, to_array
 def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tuple[list[np.ndarray], int]:
     """Frames [H, W, 3] of one episode of a vector of one env that renders, and its frames per second."""
     frames: list[np.ndarray] = []
-    act, look = agent.player(), agent.video_overlay()
+    act, look = agent.act_fn(), agent.video_overlay()
 
     def film(obs: torch.Tensor, carry: Any, generator: Any, mask: Any = None) -> Any:
         if len(frames) < max_steps:

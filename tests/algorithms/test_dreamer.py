@@ -151,7 +151,7 @@ def test_the_scale_follows_slowly_never_below_its_floor_and_only_in_training(mon
     run = bare(BY_NAME["dreamer-v3"])
     run.learn(run.block())
     before = weights(run.model)
-    run.model.play(run.data.eval_envs(2), 2, seed=1)
+    run.model.run_episodes(run.data.eval_envs(2), 2, seed=1)
     assert not differing(before, weights(run.model))
     run.data.teardown("fit")
 
@@ -168,7 +168,7 @@ def test_one_env_and_many_are_played_alike(name):
         envs = make_envs(config, count, "sync")
         collector = Collector(envs, seed=5)
         collector.carry = run.model.initial_carry(count)
-        steps = collector.collect(run.model.player(), 12, None)
+        steps = collector.collect(run.model.act_fn(), 12, None)
         seen.append((steps.obs[:, 0], steps.action[:, 0], [part[0] for part in collector.carry]))
         assert all(not part.requires_grad and part.grad_fn is None for part in collector.carry)
         assert steps.is_first.sum() > count  # episodes ended on the way

@@ -160,7 +160,7 @@ def test_windows_in_which_something_turns_are_drawn_as_often_as_asked(frames):
 
     plain, rows = drawn()
     data, turned = drawn(event_fraction=0.5)
-    turns, after = data.log.turns(torch.tensor([False, True, True])), data.log.walk(0.99).after
+    turns, after = data.log.direction_changes(torch.tensor([False, True, True])), data.log.walk(0.99).after
     path = [turned]
     for _ in range(3):
         path.append(after[path[-1]])
@@ -247,7 +247,7 @@ def test_a_head_learns_on_a_world_that_stays_as_it_is(frames, tmp_path):
         found = done.model.eval().validate(done.data)
     assert found["eval/reward_recall_zero"] > 0.9 and found["eval/score"] > 0.4  # chance is a third
     offered = done.model.exports()["reward"]
-    assert offered.prefix == "reward_net." and offered.init_args["levels"] == 1
+    assert offered.prefix == "reward_net." and offered.init_args["compress_steps"] == 1
 
 
 def test_scores_of_rewards_by_hand():

@@ -122,7 +122,7 @@ def test_observation_statistics_change_by_learning_only():
     run = bare(BY_NAME["ppo-continuous"].but(model={"normalize_obs": True}))
     run.learn(run.data.next_block())
     before = run.model.norm.stats().clone()
-    run.model.play(run.data.eval_envs(3), 3, seed=0)
+    run.model.run_episodes(run.data.eval_envs(3), 3, seed=0)
     assert torch.equal(run.model.norm.stats(), before)
     run.learn(run.data.next_block())
     assert run.model.norm.count == 2 * 128

@@ -23,7 +23,7 @@ def test_playing_leaves_no_trace(case: Case):
     rng = torch.get_rng_state()
     drawn = run.data.explore.get_state() if isinstance(run.data, EnvData) else None
     envs = run.data.eval_envs(3)
-    one, two = (run.model.play(envs, 3, seed=5) for _ in range(2))
+    one, two = (run.model.run_episodes(envs, 3, seed=5) for _ in range(2))
     envs.close()
     assert one == two and len(one) == 3
     assert not differing(before, weights(run.model))

@@ -52,7 +52,7 @@ def test_an_act_copies_no_more_than_it_must(case: Case):
         data.connect(model)
         model.setup("fit")
         obs, mask = observed(data.spec)
-        act, carry = model.player(), model.initial_carry(2)
+        act, carry = model.act_fn(), model.initial_carry(2)
         copies = played(traffic, lambda: act(obs, carry, torch.Generator().manual_seed(0), mask))
     assert copies <= case.copies, traffic.copies
 

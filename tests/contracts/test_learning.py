@@ -11,6 +11,6 @@ def test_learns_its_toy(case: Case):
     assert case.toy is not None
     done = fit(case, case.run(case.toy.budget))
     assert all(torch.isfinite(value).all() for value in done.model.parameters())
-    episodes = done.model.play(done.data.eval_envs(20), 20, seed=7)
+    episodes = done.model.run_episodes(done.data.eval_envs(20), 20, seed=7)
     assert sum(episode.episode_return for episode in episodes) / 20 >= case.toy.score
     done.data.teardown("fit")

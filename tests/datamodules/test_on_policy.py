@@ -61,7 +61,7 @@ def test_normalised_rewards_are_the_learners_alone():
     assert rollout.reward.max() < 20
     episodes = run.data.episodes
     assert episodes and all(e.episode_return == 1000.0 for e in episodes)
-    played = run.model.play(run.data.eval_envs(2), 2, seed=0)
+    played = run.model.run_episodes(run.data.eval_envs(2), 2, seed=0)
     assert all(e.episode_return == 1000.0 for e in played)
 
 

@@ -114,14 +114,14 @@ def test_a_perfect_world_pays_ppo_what_the_real_env_pays():
     real = make_envs(CATCH, 2)
     collected = Collector(real, 11)
     module = agent(real.env_spec)
-    truth = collected.collect(module.player(), 40, torch.Generator().manual_seed(5))
+    truth = collected.collect(module.act_fn(), 40, torch.Generator().manual_seed(5))
     begun = [torch.from_numpy(truth.obs[0])]
     begun += [torch.from_numpy(truth.obs[t + 1, [n]]) for t, n, _ in truth.ends if t + 1 < 40]
     begun += [torch.from_numpy(truth.last_obs[[n]]) for t, n, _ in truth.ends if t + 1 == 40]
     starts = InOrder(torch.cat(begun))
     dreamed = Collector(simulated(2, 100, starts, pin_last_env_to_start=False), 0)
     module_again = agent(real.env_spec)
-    dream = dreamed.collect(module_again.player(), 40, torch.Generator().manual_seed(5))
+    dream = dreamed.collect(module_again.act_fn(), 40, torch.Generator().manual_seed(5))
     assert len(truth.ends) >= 10 and (truth.reward != 0).any()
     for name in ("obs", "action", "reward", "terminated", "truncated", "is_first", "last_obs"):
         assert (getattr(dream, name) == getattr(truth, name)).all(), name

@@ -42,7 +42,7 @@ def play_episodes(
         limit = data.clock.run.eval_max_steps
         if tell is not None and (note := step_limit(envs, limit)):
             tell(note)
-        return list(model.play(envs, episodes, seed, limit))
+        return list(model.run_episodes(envs, episodes, seed, limit))
     finally:
         envs.close()
 

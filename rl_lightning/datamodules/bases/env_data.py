@@ -52,8 +52,8 @@ class EnvData(RLData):
     def actor(self, phase: Phase | None) -> ActFn:
         """Who acts while collecting in a phase."""
         if phase is None:
-            return self.agent.player()
-        act = random_actor(self.spec) if phase.controller == "random" else self.agent.player(phase.controller)
+            return self.agent.act_fn()
+        act = random_actor(self.spec) if phase.controller == "random" else self.agent.act_fn(phase.controller)
         return with_action_noise(act, phase.exploration_noise, self.spec) if phase.exploration_noise else act
 
     def collect(self, act: ActFn, steps: int, greedy: bool = False) -> Steps:

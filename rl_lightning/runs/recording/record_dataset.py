@@ -286,7 +286,7 @@ def _player_of_run(asked: DatasetRequest, run: str) -> tuple[EnvConfig, list[Rec
         "checkpoint": which,
         "sha256": file_digest(found.checkpoint(which)),
     }
-    return config, [RecordingPolicy(model.player(), model.initial_carry, about)]
+    return config, [RecordingPolicy(model.act_fn(), model.initial_carry, about)]
 
 
 def check_name(name: str, run: str, env_id: str) -> None:
