@@ -44,10 +44,10 @@ def load_exported(path: str | Path, name: str) -> nn.Module:
         raise ConfigError(f"{place} exports {there}; a {name} is needed here")
     try:
         described = Exported(**offered[name])
-        found = find_class(described.class_path, str(place))
-        if not issubclass(found, nn.Module):
+        module_class = find_class(described.class_path, str(place))
+        if not issubclass(module_class, nn.Module):
             raise ResumeError(f"{place}: {described.class_path} is no module")
-        model = found(**described.init_args)
+        model = module_class(**described.init_args)
     except (TypeError, ImportError) as error:
         raise ResumeError(f"{place}: its {name} cannot be made again ({error})") from None
     own = {k.removeprefix(described.prefix): v for k, v in weights.items() if k.startswith(described.prefix)}
@@ -88,8 +88,8 @@ def _artifact(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         about = json.loads((folder / "artifact.json").read_text())
         with (folder / "weights.safetensors").open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if about.get("sha256", found) != found:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if about.get("sha256", digest) != digest:
             raise ResumeError(
                 f"{folder / 'weights.safetensors'}: damaged (its checksum differs from artifact.json)"
             )
@@ -116,7 +116,7 @@ def find_class(class_path: str, where: str) -> type[Any]:
     root = module.split(".")[0]
     if root not in {"rl_lightning", *(given.split(".")[0] for given in ALLOWED_IMPORTS)}:
         raise ConfigError(f"{where} was made with {class_path}; allow it with: --import {root}")
-    found = getattr(importlib.import_module(module), name, None)
-    if not isinstance(found, type):
+    member = getattr(importlib.import_module(module), name, None)
+    if not isinstance(member, type):
         raise ResumeError(f"{where}: {class_path} is no class")
-    return found
+    return member

@@ -60,9 +60,9 @@ def gather_objects(value: Any) -> list[Any]:
     """The value of every rank, in order."""
     if world_size() == 1:
         return [value]
-    found: list[Any] = [None] * world_size()
-    dist.all_gather_object(found, value)
-    return found
+    gathered: list[Any] = [None] * world_size()
+    dist.all_gather_object(gathered, value)
+    return gathered
 
 
 def from_rank_zero(value: Any) -> Any:

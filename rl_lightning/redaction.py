@@ -157,9 +157,9 @@ def redacted_keys(config: Any, key: str = "") -> list[str]:
     """Dotted keys of settings that were blanked when the config was written."""
     if isinstance(config, dict):
         inner = [(f"{key}.{name}".lstrip("."), item) for name, item in config.items()]
-        return [found for name, item in inner for found in redacted_keys(item, name)]
+        return [redacted for name, item in inner for redacted in redacted_keys(item, name)]
     if isinstance(config, list | tuple):
-        return [found for item in config for found in redacted_keys(item, key)]
+        return [redacted for item in config for redacted in redacted_keys(item, key)]
     return [key.replace(".init_args", "")] if isinstance(config, str) and REDACTED in config else []
 
 

@@ -67,9 +67,9 @@ def by_game(final: Mapping[str, Sequence[float]], best: Mapping[str, Sequence[fl
 
 def aggregates(final: Mapping[str, Sequence[float]]) -> Table:
     """Human-normalised, over the games that ours played; agents that lack one of them are marked."""
-    found = atari100k.aggregate(final)
+    intervals = atari100k.aggregate(final)
     rows: list[list[Any]] = [
-        ["ours", len(final), *(interval(*found[name]) for name in ("mean", "median", "iqm"))]
+        ["ours", len(final), *(interval(*intervals[name]) for name in ("mean", "median", "iqm"))]
     ]
     for agent in atari100k.AGENTS:
         known = atari100k.published(agent)

@@ -20,18 +20,18 @@ def changed(settings: dict[str, Any], shipped: dict[str, Any]) -> dict[str, tupl
         shipped: The config it began with; empty if it was the user's own.
     """
     below = flatten(shipped) if shipped else {}
-    found: dict[str, tuple[Any, Any]] = {}
+    changes: dict[str, tuple[Any, Any]] = {}
     for key, value in settings.items():
         if key in INCIDENTAL or (key.startswith(IGNORED) and key not in below):
             continue
         if key in below:
             if not _same(below[key], value):
-                found[key] = (below[key], value)
+                changes[key] = (below[key], value)
         else:
             known, default = _default(key, settings)
             if known and not _same(default, value):
-                found[key] = (default, value)
-    return found
+                changes[key] = (default, value)
+    return changes
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -128,11 +128,11 @@ def best_of_each_task(
             task = str(value_of(part, "data.dataset") or part.record.get("env"))
             score = -float(value) if lower_is_better(metric) else float(value)
             by_task.setdefault(task, []).append((score, part.name.split("/")[0]))
-    found: set[str] = set()
+    best: set[str] = set()
     for scored in by_task.values():
         names = list(dict.fromkeys(name for _, name in sorted(scored, key=lambda pair: (-pair[0], pair[1]))))
-        found |= set(names[:count])
-    return found
+        best |= set(names[:count])
+    return best
 
 
 def taken_by_others(index: Index, runs: Iterable[RunEntry]) -> dict[str, str]:
@@ -140,15 +140,15 @@ def taken_by_others(index: Index, runs: Iterable[RunEntry]) -> dict[str, str]:
     runs = list(runs)
     names = {run.name for run in runs if not run.is_stage}
     root = os.path.realpath(index.root)
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     for run in runs:
         own = run.name.split("/")[0]
         for value in (*run.config.values(), run.record.get("command")):
             for text in value if isinstance(value, list) else [value]:
                 target = _run_named(text, names, root) if isinstance(text, str) else None
                 if target is not None and target != own:
-                    found.setdefault(target, run.name)
-    return found
+                    users.setdefault(target, run.name)
+    return users
 
 
 def _run_named(text: str, names: set[str], root: str) -> str | None:
@@ -172,19 +172,19 @@ def _run_named(text: str, names: set[str], root: str) -> str | None:
 
 def removable(folder: Path) -> list[Path]:
     """What may go from a run's folder and from those of its stages. Links stay where they are."""
-    found: list[Path] = []
+    paths: list[Path] = []
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_symlink():
                 continue
             if entry.is_dir(follow_symlinks=False):
                 if entry.name in FOLDERS:
-                    found.append(Path(entry.path))
+                    paths.append(Path(entry.path))
                 elif os.path.isfile(os.path.join(entry.path, RECORD)):
-                    found += removable(Path(entry.path))  # a stage
+                    paths += removable(Path(entry.path))  # a stage
             elif entry.name.startswith(FILES):
-                found.append(Path(entry.path))
-    return found
+                paths.append(Path(entry.path))
+    return paths
 
 
 def size_of(path: Path) -> int:

@@ -50,10 +50,10 @@ class ComparisonGroup:
         """The scores that statistics are made of, by task."""
         if not self.seeds:
             return {self.tasks[0]: self.curves[0].y[-LAST:]}
-        found: dict[str, list[float]] = {}
+        scores: dict[str, list[float]] = {}
         for curve, task in zip(self.curves, self.tasks, strict=True):
-            found.setdefault(task, []).append(score_statistics.last_mean(curve.y, LAST))
-        return found
+            scores.setdefault(task, []).append(score_statistics.last_mean(curve.y, LAST))
+        return scores
 
 
 @dataclass
@@ -153,12 +153,12 @@ def _own_name(metric: str, groups: Mapping[str, Sequence[Run]]) -> str:
     if metric not in ALIASES:
         return metric
     try:
-        found = {
+        labels = {
             real_name(metric, header(run.folder / "metrics.csv")) for runs in groups.values() for run in runs
         }
     except OSError:  # told of when the curve is read
         return metric
-    return found.pop() or metric if len(found) == 1 else metric
+    return labels.pop() or metric if len(labels) == 1 else metric
 
 
 def _one_metric(
@@ -297,22 +297,22 @@ def setting_differences(settings: Mapping[str, Sequence[dict[str, Any]]]) -> dic
     keys = varying([each for many in settings.values() for each in many])
 
     def value(many: Sequence[dict[str, Any]], key: str) -> Any:
-        found = list(dict.fromkeys(str(setting(each, key)) for each in many))
-        return setting(many[0], key) if len(found) == 1 else f"{', '.join(found[:5])} (varies)"
+        texts = list(dict.fromkeys(str(setting(each, key)) for each in many))
+        return setting(many[0], key) if len(texts) == 1 else f"{', '.join(texts[:5])} (varies)"
 
     return {key: {name: value(many, key) for name, many in settings.items()} for key in keys}
 
 
 def _cautions(groups: Mapping[str, Sequence[Run]], tasks: Mapping[str, list[str]]) -> list[str]:
-    found = []
+    cautions = []
     if len({frozenset(each) for each in tasks.values()}) > 1:
-        found.append("the groups are of different tasks: their scores cannot be held against each other")
+        cautions.append("the groups are of different tasks: their scores cannot be held against each other")
     alone = [name for name, runs in groups.items() if len(runs) == 1]
     if alone:
-        found.append(
+        cautions.append(
             "the interval of a single run is over its last values: it says nothing about other seeds"
         )
     small = [name for name, runs in groups.items() if 1 < len(runs) < 5]
     if small:
-        found.append("fewer than five runs in a group: its interval is a rough one")
-    return found
+        cautions.append("fewer than five runs in a group: its interval is a rough one")
+    return cautions

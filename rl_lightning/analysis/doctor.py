@@ -62,20 +62,20 @@ def machine() -> list[Finding]:
     disk = shutil.disk_usage(Path.cwd()).free / 2**30
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     python = f"python {platform.python_version()} · {platform.system()} {platform.machine()}"
-    found = [
+    findings = [
         Finding(
             "ok" if sys.version_info >= (3, 11) else "bad",
             python,
             "" if sys.version_info >= (3, 11) else "use Python 3.11 or newer",
         )
     ]
-    found.append(
+    findings.append(
         Finding(
             "ok", f"{cores} cores · {free:.1f} of {total:.1f} GB memory free · {disk:.0f} GB disk free here"
         )
     )
-    found.append(Finding("ok", f"device: {device()}"))
-    return found
+    findings.append(Finding("ok", f"device: {device()}"))
+    return findings
 
 
 def device() -> str:
@@ -115,25 +115,25 @@ def required() -> list[Finding]:
 
 def extras() -> list[Finding]:
     """Each extra: complete, or with the line that installs it."""
-    found = []
+    findings = []
     for extra, needs in wanted.extra_requirements().items():
         lines = [_check(each, wanted.pip_command(extra)) for each in needs]
         wrong = [line for line in lines if line.level != "ok"]
         if not wrong:
-            found.append(Finding("ok", f"extra {extra}: {' · '.join(line.text for line in lines)}"))
+            findings.append(Finding("ok", f"extra {extra}: {' · '.join(line.text for line in lines)}"))
         else:
             level = "bad" if any(_outdated(each) for each in needs) else "note"
             what = "; ".join(line.text for line in wrong)
-            found.append(Finding(level, f"extra {extra}: {what}", wanted.pip_command(extra)))
-    return found
+            findings.append(Finding(level, f"extra {extra}: {what}", wanted.pip_command(extra)))
+    return findings
 
 
 def known_bad() -> list[Finding]:
     """Pairs and packages that are known to fail, with the cure."""
-    found = []
+    findings = []
     mujoco, dm_control = version("mujoco"), version("dm_control")
     if mujoco and mujoco.split(".")[0] >= "4" and dm_control:
-        found.append(
+        findings.append(
             Finding(
                 "bad",
                 f"dm_control {dm_control} does not load with mujoco {mujoco}",
@@ -143,10 +143,10 @@ def known_bad() -> list[Finding]:
     for package, release in MALICIOUS:
         if version(package) == release:
             text = f"{package} {release} was a malicious upload: change every secret this machine held"
-            found.append(Finding("bad", text, wanted.pip_install("lightning>=2.6.6,<2.7")))
+            findings.append(Finding("bad", text, wanted.pip_install("lightning>=2.6.6,<2.7")))
     for package, reason in NEVER.items():
         if version(package):
-            found.append(
+            findings.append(
                 Finding(
                     "note",
                     f"{package} {version(package)} is installed: {reason}",
@@ -154,14 +154,14 @@ def known_bad() -> list[Finding]:
                 )
             )
     if (mujoco or dm_control) and platform.system() == "Linux" and not has_egl():
-        found.append(
+        findings.append(
             Finding(
                 "note",
                 "no EGL: MuJoCo and dm_control cannot draw frames here (training from state works)",
                 "apt-get install libegl1 libgl1-mesa-dri, then export MUJOCO_GL=egl",
             )
         )
-    return found
+    return findings
 
 
 def has_egl() -> bool:

@@ -20,15 +20,15 @@ SUITES = {
 
 
 def deep_report() -> list[Finding]:
-    found = []
+    findings = []
     for suite, (extra, module, env_id) in SUITES.items():
         if not installed(module):
-            found.append(Finding("note", f"{suite}: not installed", pip_command(extra)))
+            findings.append(Finding("note", f"{suite}: not installed", pip_command(extra)))
             continue
-        found.append(_step(suite, env_id, extra))
-        if found[-1].level == "ok":
-            found.append(_render(suite, env_id))
-    return found
+        findings.append(_step(suite, env_id, extra))
+        if findings[-1].level == "ok":
+            findings.append(_render(suite, env_id))
+    return findings
 
 
 def _step(suite: str, env_id: str, extra: str) -> Finding:

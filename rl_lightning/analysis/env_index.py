@@ -16,13 +16,13 @@ _TWO_PLAYERS = ("combat", "joust", "maze_craze", "warlords")  # ALE registers no
 
 def environments() -> list[tuple[str, str, str]]:
     """(id, suite, extra it needs), suite by suite."""
-    found = [(name, "ours", "-") for name in sorted(_toys())]
-    found += [(name, suite, _EXTRAS.get(suite, "-")) for name, suite in _gymnasium()]
-    found += [(name, "atari", "atari") for name in _atari()]
-    found += [(name, "minigrid", "minigrid") for name in _registered("minigrid")]
-    found += [(name, "robotics", "robotics") for name in _registered("gymnasium_robotics")]
-    found += [(name, "dm_control", "dmc") for name in _dm_control()]
-    return found
+    envs = [(name, "ours", "-") for name in sorted(_toys())]
+    envs += [(name, suite, _EXTRAS.get(suite, "-")) for name, suite in _gymnasium()]
+    envs += [(name, "atari", "atari") for name in _atari()]
+    envs += [(name, "minigrid", "minigrid") for name in _registered("minigrid")]
+    envs += [(name, "robotics", "robotics") for name in _registered("gymnasium_robotics")]
+    envs += [(name, "dm_control", "dmc") for name in _dm_control()]
+    return envs
 
 
 def folder(package: str) -> Path | None:
@@ -78,11 +78,11 @@ def _registered(package: str) -> list[str]:
         return []
     file = root / "__init__.py"
     versions = sorted(_versions(file))
-    found: set[str] = set()
+    ids: set[str] = set()
     for call in _calls(file):
         version = next((value for line, value in reversed(versions) if line < call.lineno), "")
-        found.update(_text(keyword.value, version) for keyword in call.keywords if keyword.arg == "id")
-    return sorted(name for name in found if re.search(r"-v\d+$", name))
+        ids.update(_text(keyword.value, version) for keyword in call.keywords if keyword.arg == "id")
+    return sorted(name for name in ids if re.search(r"-v\d+$", name))
 
 
 def _versions(file: Path) -> Iterator[tuple[int, str]]:

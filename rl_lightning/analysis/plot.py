@@ -50,8 +50,8 @@ def read_curve(run: Run, metric: str = "eval/return", against: str | None = None
         raise DataError(f"run '{run.name}' has no metrics yet ({path} is missing)") from None
     clock = "seconds" if against == "time" else _clock(against, read, run.name)
     places = seconds(read) if against == "time" else read[clock]
-    found = zip(places, read[name], strict=True)
-    pairs = sorted(((x, y) for x, y in found if x is not None and y is not None), key=lambda pair: pair[0])
+    points = zip(places, read[name], strict=True)
+    pairs = sorted(((x, y) for x, y in points if x is not None and y is not None), key=lambda pair: pair[0])
     if not pairs:
         raise DataError(f"run '{run.name}' has no value of '{metric}' yet")
     return Curve(run.name, clock, [x for x, _ in pairs], [y for _, y in pairs])

@@ -72,7 +72,7 @@ def _shown(row: dict[str, Any], key: str) -> str:
 
 def circumstances(before: dict[str, Any], after: dict[str, Any], clock: str = "env_step") -> list[str]:
     """What two records say was different around the runs: settings, versions, code, threads, machine, data."""
-    found = [f"continued {line}" for line in continuations(before, clock)]
+    lines = [f"continued {line}" for line in continuations(before, clock)]
     for key in AROUND:
         old, new = before.get(key), after.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
@@ -80,10 +80,10 @@ def circumstances(before: dict[str, Any], after: dict[str, Any], clock: str = "e
             pairs = [(f"{key} {name}", old.get(name), new.get(name)) for name in names]
         else:
             pairs = [(key, old, new)]
-        found += [
+        lines += [
             f"{name}: {a} before, {b} now" for name, a, b in pairs if a != b and "untracked" not in name
         ]
-    return found
+    return lines
 
 
 def continuations(record: dict[str, Any], clock: str) -> list[str]:

@@ -125,16 +125,16 @@ def improvement_table(result: Comparison, metric: str) -> Table:
 
 def settings_table(result: Comparison, limit: int | None = MOST_SETTINGS) -> Table:
     """Settings that differ; groups are the columns, or the rows where they are many."""
-    found = result.settings
-    title = "settings that differ" if found else "no setting differs"
+    settings = result.settings
+    title = "settings that differ" if settings else "no setting differs"
     if len(result.names) <= WIDE:
-        rows = [[key, *(shown(values[name]) for name in result.names)] for key, values in found.items()]
+        rows = [[key, *(shown(values[name]) for name in result.names)] for key, values in settings.items()]
         most = len(rows) if limit is None else 3 * limit
         more = [f"{len(rows) - most} more settings differ"] if len(rows) > most else []
         return Table(["setting", *map(printable, result.names)], rows[:most], title, more)
-    keys = list(found)[:limit]
-    rows = [[printable(name), *(shown(found[key][name]) for key in keys)] for name in result.names]
-    left = len(found) - len(keys)
+    keys = list(settings)[:limit]
+    rows = [[printable(name), *(shown(settings[key][name]) for key in keys)] for name in result.names]
+    left = len(settings) - len(keys)
     return Table(["name", *keys], rows, title, [f"{left} more settings differ"] if left else [])
 
 

@@ -38,9 +38,9 @@ def find(
     wanted = [parse_condition(text) for text in conditions]
     wanted += [Condition(key, "=", str(value)) for key, value in fields.items()]
     with Index(None if root is None else Path(root)) as index:
-        found = keep([run for run in index.runs() if not run.is_stage], wanted)
-        found = order(found, sort, reverse) if sort else found[::-1] if reverse else found
-    return found[:limit]
+        runs = keep([run for run in index.runs() if not run.is_stage], wanted)
+        runs = order(runs, sort, reverse) if sort else runs[::-1] if reverse else runs
+    return runs[:limit]
 
 
 @spoken_in_python()

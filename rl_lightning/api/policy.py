@@ -151,15 +151,15 @@ def load(
     if place.suffix == ".ckpt" and place.is_file():
         checkpoint, place = checkpoint or str(place), run_folder(place)
     whole = resolve(str(place))
-    found = last_stage(whole)
+    run_stage = last_stage(whole)
     objects = {**getattr(run, "given", {}), **(given or {})}
-    if found.folder != whole.folder:
+    if run_stage.folder != whole.folder:
         from rl_lightning.runs.engine.stage_objects import of_stage
 
-        objects = of_stage(objects, found.folder.name, found.read().get("given") or [])
-    request = Request(checkpoint=checkpoint or "best", imports=trusted(found, imports), given=objects)
+        objects = of_stage(objects, run_stage.folder.name, run_stage.read().get("given") or [])
+    request = Request(checkpoint=checkpoint or "best", imports=trusted(run_stage, imports), given=objects)
     with unchanged_process():
-        agent = load_agent(found, request)
+        agent = load_agent(run_stage, request)
     if agent.cli.model.evaluated_on == "rows":
         raise ConfigError(f"'{run}' is a {type(agent.cli.model).__name__}: it predicts, and does not act")
     return LoadedPolicy(agent)

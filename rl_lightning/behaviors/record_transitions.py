@@ -25,8 +25,8 @@ class SimulatorStateRecorder:
     """
 
     def __init__(self, envs: Any) -> None:
-        found = [getattr(env.unwrapped, "data", None) for env in getattr(envs, "envs", [])]
-        self.states = found if found and all(hasattr(each, "qpos") for each in found) else []
+        states = [getattr(env.unwrapped, "data", None) for env in getattr(envs, "envs", [])]
+        self.states = states if states and all(hasattr(each, "qpos") for each in states) else []
         self.tape: dict[str, list[np.ndarray]] = {"qpos": [], "qvel": []} if self.states else {}
 
     def watch(self, act: ActFn) -> ActFn:
@@ -116,7 +116,7 @@ def _arrays(chunks: Iterable[Steps]) -> dict[str, np.ndarray]:
         }
         for key, array in named.items():
             parts.setdefault(key, []).append(array)
-    return {key: np.concatenate(found) for key, found in parts.items()}
+    return {key: np.concatenate(chunk_arrays) for key, chunk_arrays in parts.items()}
 
 
 def with_noise_scale(act: ActFn, scale: float, spec: EnvSpec) -> ActFn:

@@ -156,7 +156,7 @@ class Alerts(Callback):
         return stops
 
     def _raised(self, row: dict[str, float], trainer: Trainer) -> list[tuple[str, str]]:
-        found = [*self._nan(row), *self._slow(row, trainer), *self._memory(row), *self._plateau(row)]
+        alerts = [*self._nan(row), *self._slow(row, trainer), *self._memory(row), *self._plateau(row)]
         for rule, condition in self.rules:
             if any(name in row for name in condition.names) or not condition.names:
                 holds = condition.holds(self.history)
@@ -164,8 +164,8 @@ class Alerts(Callback):
                     values = ", ".join(
                         f"{n} = {self.history[n][-1]:.6g}" for n in condition.names if n in self.history
                     )
-                    found.append((rule.name, f"{rule.when} ({values})"))
-        return found
+                    alerts.append((rule.name, f"{rule.when} ({values})"))
+        return alerts
 
     def _in_a_row(self, key: str, holds: bool) -> int:
         self.streak[key] = self.streak.get(key, 0) + 1 if holds else 0

@@ -29,9 +29,9 @@ class OpenLoopPrediction(Callback):
         if not crossed_multiple(before, self.seen, self.every) or not trainer.is_global_zero:
             return
         data.diagnostics(pl_module)
-        found = getattr(data, "foresight", None)
-        if found is not None:
-            save_open_loop_images(found, self.folder)
+        rollout = getattr(data, "foresight", None)
+        if rollout is not None:
+            save_open_loop_images(rollout, self.folder)
 
     def state_dict(self) -> dict[str, Any]:
         return {"seen": self.seen}

@@ -105,8 +105,8 @@ class CheckpointStore:
         return [path for number, path in sorted((int(n), p) for n, p in numbered if n.isdigit())]
 
     def next_serial(self) -> int:
-        found = self.checkpoints()
-        return int(found[-1].name.removeprefix("last-")) + 1 if found else 1
+        checkpoints = self.checkpoints()
+        return int(checkpoints[-1].name.removeprefix("last-")) + 1 if checkpoints else 1
 
     def begin(self, name: str) -> Path:
         """An empty folder to fill; what a killed process left behind is removed first."""

@@ -277,11 +277,11 @@ class RunCheckpoint(ModelCheckpoint):
         """best.ckpt may be of an evaluation after this checkpoint, e.g. the closing one of a smaller budget."""
         try:
             there = json.loads((self.generations.folder / "best.json").read_text())
-            found = (int(there[clock]), float(there["return"]))
+            best = (int(there[clock]), float(there["return"]))
         except (OSError, ValueError, KeyError, TypeError):
             return
-        if self.evaluation.best is None or found[1] > self.evaluation.best[1]:
-            self.evaluation.best = found
+        if self.evaluation.best is None or best[1] > self.evaluation.best[1]:
+            self.evaluation.best = best
 
     def _check_disk(self) -> None:
         """Refuses to begin what would not fit: one and a half times the last checkpoint must be free."""

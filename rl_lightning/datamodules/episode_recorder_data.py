@@ -41,9 +41,9 @@ class EpisodeRecorderData(EnvData):
     def batches(self) -> Iterator[Any]:
         episodes = self.cutter.add(self.collect(self.agent.act_fn(), self.steps_per_block))
         # Every rank keeps the episodes of all, so that any of them can hand the recording on.
-        found = [rows for part in distributed.gather_objects(episodes) for rows in part]
-        if found:
-            yield joined(found)
+        gathered = [rows for part in distributed.gather_objects(episodes) for rows in part]
+        if gathered:
+            yield joined(gathered)
 
     def forecast(self, clock: RunClock) -> tuple[int, int]:
         return self.steps_per_block * self.env_steps_per_vector_step, 1

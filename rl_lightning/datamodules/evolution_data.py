@@ -61,8 +61,8 @@ class EvolutionData(EvalEnvData):
         """Members are shared out among the ranks; luck hangs on seed and name alone, so all ranks agree."""
         seed = derive(self.seed, name)
         own = players._replace(params=players.params[self.rank :: self.world_size])
-        found, steps = self.fitness.evaluate(own, seed, rollouts or self.fitness.rollouts)
-        parts: list[Any] = distributed.gather_objects((found.cpu(), steps))
+        fitness, steps = self.fitness.evaluate(own, seed, rollouts or self.fitness.rollouts)
+        parts: list[Any] = distributed.gather_objects((fitness.cpu(), steps))
         whole = torch.zeros(len(players.params), parts[0][0].shape[1])
         for rank, (part, played) in enumerate(parts):
             whole[rank :: self.world_size] = part
@@ -72,8 +72,8 @@ class EvolutionData(EvalEnvData):
     def diagnostics(self, module: Any) -> dict[str, Any]:
         """What the fitness says of the finished controller, to be read beside the real episodes: the gap of a dream."""
         self.fitness.open(self.env)
-        found = self.evaluate_population(module.population(module.best[None]), "examine", EXAMINED)
-        return {"fitness": {"mean": float(found.mean()), "std": float(found.std()), "rollouts": EXAMINED}}
+        fitness = self.evaluate_population(module.population(module.best[None]), "examine", EXAMINED)
+        return {"fitness": {"mean": float(fitness.mean()), "std": float(fitness.std()), "rollouts": EXAMINED}}
 
     def teardown(self, stage: str) -> None:
         super().teardown(stage)

@@ -190,8 +190,8 @@ class FrameData(RLData):
 
     def sample(self, updates: int) -> FrameWindow:
         """One gather for the whole block, as [U, B, ...]."""
-        found = self.gather(self.rows(updates * self.batch_size), self.length)
-        return FrameWindow(*(field.unflatten(0, (updates, self.batch_size)) for field in found))
+        window = self.gather(self.rows(updates * self.batch_size), self.length)
+        return FrameWindow(*(field.unflatten(0, (updates, self.batch_size)) for field in window))
 
     def gather(self, rows: Tensor, length: int, past: int | None = None) -> FrameWindow:
         before = int(getattr(self.agent, "context_steps", 0)) if past is None else past
@@ -199,8 +199,8 @@ class FrameData(RLData):
 
     def steps(self, held: bool) -> Tensor:
         """Rows of steps whose next frame is known, held out or not; without any held out, all of them."""
-        found = self.log.walk(0.99).run > 0
-        return (found & (self.held == held if self.held.any() else True)).nonzero()[:, 0]
+        complete = self.log.walk(0.99).run > 0
+        return (complete & (self.held == held if self.held.any() else True)).nonzero()[:, 0]
 
     def val_windows(self, count: int, length: int, past: int = 0, strict: bool = True) -> FrameWindow | None:
         """Held-out windows, the same at every call; None where none is that long and `strict` does not mind."""
@@ -313,16 +313,16 @@ class FrameWindowData(FrameData):
         """Whether something turns in the windows that begin at these rows.  [N] bool"""
         rare = rare_colors(self.color_counts(PALETTE), self.rare_pixel_threshold)
         turns, after = self.log.direction_changes(rare), self.log.walk(0.99).after
-        found = torch.zeros(len(rows), dtype=torch.bool)
+        has_event = torch.zeros(len(rows), dtype=torch.bool)
         for _ in range(self.length):
-            found, rows = found | turns[rows], after[rows]
-        if not found.any():
+            has_event, rows = has_event | turns[rows], after[rows]
+        if not has_event.any():
             raise DataError(
                 f"{self.artifact}: no colour of less than {self.rare_pixel_threshold:.2g} of all "
                 "pixels changes its course; raise "
                 "data.rare_pixel_threshold, or set data.event_fraction 0"
             )
-        return found
+        return has_event
 
     def _last(self, rows: Tensor) -> Tensor:
         """The last row of each window."""

@@ -230,7 +230,7 @@ class ModelRolloutData(OfflineData):
         act = module.act_fn()
         model, there = self.dynamics.to(module.device), start.to(module.device)
         dreamed = imagined_return(model, act, there, self.rollout_length, self.termination, own, own).cpu()
-        found = {"imagined_return": float(dreamed.mean())}
+        report = {"imagined_return": float(dreamed.mean())}
         scale, shift = self.reward_scale, self.reward_shift
         paid = (
             None
@@ -238,9 +238,14 @@ class ModelRolloutData(OfflineData):
             else real_return(self.env, act, start, self.rollout_length, own, scale, shift)
         )
         if paid is not None:
-            found |= {"real_return": float(paid.mean()), "model_exploitation": float((dreamed - paid).mean())}
-        found |= {k.removeprefix("imagine/"): v for k, v in self.imagine(start, own=own).statistics().items()}
-        return {"imagination": found}
+            report |= {
+                "real_return": float(paid.mean()),
+                "model_exploitation": float((dreamed - paid).mean()),
+            }
+        report |= {
+            k.removeprefix("imagine/"): v for k, v in self.imagine(start, own=own).statistics().items()
+        }
+        return {"imagination": report}
 
     def collect_metrics(self) -> dict[str, float]:
         return super().collect_metrics() | self.measured

@@ -109,16 +109,16 @@ def published(agent: str) -> dict[str, float]:
     return {game: row[place] for game, row in _TABLE.items() if row[place] is not None}  # type: ignore[misc]
 
 
-def aggregate(found: Mapping[str, Sequence[float]], seed: int = 0) -> dict[str, tuple[float, float, float]]:
+def aggregate(scores: Mapping[str, Sequence[float]], seed: int = 0) -> dict[str, tuple[float, float, float]]:
     """Mean, median and IQM of human-normalised scores over games, each with its bootstrap interval.
 
     Mean and median are over the games' means, the IQM over all runs; runs are drawn anew within each game.
 
     Args:
-        found: Raw scores of the runs of each game.
+        scores: Raw scores of the runs of each game.
         seed: Of the bootstrap.
     """
-    strata = [human_normalized(game, values) for game, values in found.items()]
+    strata = [human_normalized(game, values) for game, values in scores.items()]
     draw = np.random.default_rng(seed)
     drawn = [[rows[draw.integers(len(rows), size=len(rows))] for rows in strata] for _ in range(2000)]
 

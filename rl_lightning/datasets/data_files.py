@@ -103,8 +103,8 @@ def locate(name: str, missing_ok: bool = False) -> Source:
 
 def _d4rl(name: str, rest: str, missing_ok: bool) -> Source:
     places = d4rl_places(rest)
-    found = next((path for path in places if path.is_file()), None)
-    if found is None and not missing_ok:
+    existing = next((path for path in places if path.is_file()), None)
+    if existing is None and not missing_ok:
         folders = f"{data_dir() / 'd4rl'} and {d4rl_dir()}"
         if short_name(rest) in D4RL_FILES:
             hint = f"Fetch it with: rl data get {name}"
@@ -114,16 +114,16 @@ def _d4rl(name: str, rest: str, missing_ok: bool) -> Source:
             f"{name}: no file {places[0].name} in {folders}.\n{hint}\n"
             "or keep it elsewhere and set RL_DATA_DIR or D4RL_DATASET_DIR"
         )
-    return Source("d4rl", name, found or places[0])
+    return Source("d4rl", name, existing or places[0])
 
 
 def _local(name: str, rest: str, missing_ok: bool) -> Source:
     folder = data_dir() / "local"
-    found = [folder / f"{rest}{suffix}" for suffix in READABLE]
-    path = next((each for each in found if each.is_file()), None)
+    paths = [folder / f"{rest}{suffix}" for suffix in READABLE]
+    path = next((each for each in paths if each.is_file()), None)
     if path is None and not missing_ok:
         raise DataError(f"{name}: not in {folder}.\n{_how_to_make(name)}{_nearest(name)}")
-    return Source("local", name, path or found[0])
+    return Source("local", name, path or paths[0])
 
 
 def _how_to_make(name: str) -> str:

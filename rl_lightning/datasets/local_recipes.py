@@ -75,8 +75,8 @@ def parse_recipe(name: str) -> LocalRecipe:
 def env_of_name(name: str) -> str:
     """The env that the name of a data set begins with, e.g. Hopper-v5 of local/hopper-mine; "" if none is known."""
     own = name.removeprefix("local/")
-    found = [key for key in LOCAL_ENVS if own == key or own.startswith(f"{key}-")]
-    return LOCAL_ENVS[max(found, key=len)] if found else ""
+    keys = [key for key in LOCAL_ENVS if own == key or own.startswith(f"{key}-")]
+    return LOCAL_ENVS[max(keys, key=len)] if keys else ""
 
 
 def sparse_rows(rows: int) -> int:

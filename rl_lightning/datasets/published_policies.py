@@ -148,17 +148,17 @@ def actor_weights(checkpoint: Path) -> dict[str, Tensor]:
         raise DataError(
             f"{checkpoint}: no checkpoint that can be loaded safely ({type(error).__name__})"
         ) from None
-    found = {
+    weights = {
         key.removeprefix("actor."): weight.float().contiguous()
         for key, weight in state.items()
         if key.startswith("actor.")
     }
-    if not found:
+    if not weights:
         raise DataError(
             f"{checkpoint}: has no SAC actor, and only those are published. Record from the run itself instead:\n"
             "rl data make local/NAME --run RUN"
         )
-    return found
+    return weights
 
 
 def local_references(env: str) -> Reference | None:

@@ -56,10 +56,10 @@ class DataFolder(NamedTuple):
 def data_folders() -> list[DataFolder]:
     """The data folder and D4RL's own."""
     own, theirs = data_dir(), d4rl_dir()
-    found = [DataFolder(own, [describe(path) for path in _files(own)])]
+    folders = [DataFolder(own, [describe(path) for path in _files(own)])]
     if theirs.resolve() != own.resolve():
-        found.append(DataFolder(theirs, [describe(path) for path in _files(theirs)]))
-    return found
+        folders.append(DataFolder(theirs, [describe(path) for path in _files(theirs)]))
+    return folders
 
 
 def _files(folder: Path) -> list[Path]:

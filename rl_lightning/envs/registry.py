@@ -111,9 +111,9 @@ def nearest(env_id: str, ids: list[str]) -> str | None:
     stem = re.sub(r"-v\d+$", "", env_id).lower()
     same = [name for name in ids if re.sub(r"-v\d+$", "", name).lower() == stem]
     exact = [name for name in ids if name.rpartition("/")[2].lower() == env_id.lower()]
-    for found in (exact, same):
-        if found:
-            return max(found, key=version)
+    for candidates in (exact, same):
+        if candidates:
+            return max(candidates, key=version)
     # Names without their versions: -v4 makes no two ids alike.
     names: dict[str, list[str]] = {}
     for name in ids:

@@ -208,8 +208,8 @@ class SerialEnvs(Envs):
         )
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        found = [env.get_wrapper_attr(name) for env in self.envs]
-        return tuple(item(*args, **kwargs) if callable(item) else item for item in found)
+        members = [env.get_wrapper_attr(name) for env in self.envs]
+        return tuple(item(*args, **kwargs) if callable(item) else item for item in members)
 
     def call_each(self, name: str, values: Sequence[Any]) -> tuple[Any, ...]:
         pairs = zip(self.envs, values, strict=True)

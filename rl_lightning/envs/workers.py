@@ -60,12 +60,12 @@ class AsyncEnvs(Envs, AsyncVectorEnv):
         return self.observations, self._infos([], self.observations)
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
-        _, rewards, terminations, truncations, found = zip(
+        _, rewards, terminations, truncations, env_infos = zip(
             *self._ask([("step", action) for action in actions]), strict=True
         )
         self._check(self.observations, rewards)
         ended = []
-        for i, info in enumerate(found):
+        for i, info in enumerate(env_infos):
             if "final_obs" in info:
                 ended.append((i, info["final_obs"], info["final_info"]))
             if self._mask is not None:

@@ -62,6 +62,6 @@ def evaluate_in_env(
             played += int(alive.sum())
             alive &= ~(terminated | truncated)
             steps += 1
-        for (p, r), found in zip(chosen, total, strict=False):
-            returns[p, r] = float(found)
+        for (p, r), episode_return in zip(chosen, total, strict=False):
+            returns[p, r] = float(episode_return)
     return returns, played

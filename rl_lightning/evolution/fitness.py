@@ -84,11 +84,11 @@ class DreamFitness(Fitness):
         chosen = self.first[torch.randint(len(self.first), (rollouts,), generator=generator)]
         seen = players.world.vision(chosen.to(players.params.device))
         noise = torch.randn(seen.mean.shape, generator=generator).to(seen.mean)
-        found = dream_rollout(
+        rollout = dream_rollout(
             players.world, players.controller, players.params, seen.sample(noise), self.max_steps, self.temperature,
             generator, players.use_cell, self.termination_threshold,
         )  # fmt: skip
-        return found.fitness, 0
+        return rollout.fitness, 0
 
 
 class RealFitness(Fitness):

@@ -40,10 +40,10 @@ def add_noise(schedule: NoiseSchedule, clean: Tensor, time: Tensor, noise: Tenso
     return spread[0] * clean + spread[1] * noise
 
 
-def denoising_loss(found: Tensor, noise: Tensor) -> Tensor:
+def denoising_loss(eps_pred: Tensor, noise: Tensor) -> Tensor:
     """Squared error of the noise, summed over a row and averaged over rows."""
-    assert found.shape == noise.shape, (found.shape, noise.shape)
-    return (found - noise).square().flatten(1).sum(-1).mean()
+    assert eps_pred.shape == noise.shape, (eps_pred.shape, noise.shape)
+    return (eps_pred - noise).square().flatten(1).sum(-1).mean()
 
 
 def guided_eps(

@@ -43,8 +43,8 @@ class ArrivalReturns(ImaginedReturns):
     """
 
     def __call__(self, reward: Tensor, value: Tensor, live: Tensor) -> Targets:
-        found = arrival_lambda_return(reward, value, live, self.lam)
-        return Targets(found, 0, found)
+        returns = arrival_lambda_return(reward, value, live, self.lam)
+        return Targets(returns, 0, returns)
 
 
 class StateReturns(ImaginedReturns):
@@ -62,6 +62,6 @@ class StateReturns(ImaginedReturns):
     def __call__(self, reward: Tensor, value: Tensor, live: Tensor) -> Targets:
         if len(reward) < 3:
             raise ConfigError("model.horizon must be at least 2 with StateReturns; use ArrivalReturns for 1")
-        found = state_lambda_return(reward, value, live, self.lam)
+        returns = state_lambda_return(reward, value, live, self.lam)
         first = 0 if self.from_start else 1
-        return Targets(found[first:], first, found[1:])
+        return Targets(returns[first:], first, returns[1:])

@@ -107,13 +107,13 @@ class Expression:
 
     def holds(self, history: History) -> bool:
         """Whether it is true; what is not known does not hold, and neither does what is not a number."""
-        found = self.value(history)
-        return found is not None and not math.isnan(found) and found != 0
+        result = self.value(history)
+        return result is not None and not math.isnan(result) and result != 0
 
     def violation(self, history: History) -> float:
         """How far it is from holding: 0 or less where it does, and 1 where that is not known."""
-        found = self._violation(self.root, history)
-        return 1.0 if found is None or math.isnan(found) else found
+        violation = self._violation(self.root, history)
+        return 1.0 if violation is None or math.isnan(violation) else violation
 
     def __repr__(self) -> str:
         return f"Expression({self.source!r})"

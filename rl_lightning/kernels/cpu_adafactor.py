@@ -27,9 +27,9 @@ class CPUAdafactor(torch.optim.Adafactor):
             super().step(closure)  # type: ignore[no-untyped-call]
             return
         for group in self.param_groups:
-            found: list[list[Any]] = [[], [], [], [], [], []]
-            self._init_group(group, *found)
-            for param, grad, row, col, variance, count in zip(*found, strict=True):
+            columns: list[list[Any]] = [[], [], [], [], [], []]
+            self._init_group(group, *columns)
+            for param, grad, row, col, variance, count in zip(*columns, strict=True):
                 self._move(group, param, grad, row, col, variance, count)
 
     step.hooked = True  # type: ignore[attr-defined]  # keeps torch from wrapping it in a profiler's record

@@ -195,8 +195,8 @@ def inner_hint(hint: Any) -> Any:
     if get_origin(hint) in (list, tuple, dict, Sequence, Mapping) and inner:
         return inner[-1]
     if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
-        found = [inner_hint(part) for part in inner if get_args(part)]
-        return found[0] if found else Any
+        hints = [inner_hint(part) for part in inner if get_args(part)]
+        return hints[0] if hints else Any
     return Any
 
 
@@ -215,15 +215,15 @@ def trusted_class(class_path: str, where: str) -> type[Any]:
         raise ConfigError(f"{where} names {class_path[:80]!r}, which is no class")
     if lies_in_ours(module) or within(module, "torch.nn", "torch.optim"):
         try:
-            found = getattr(importlib.import_module(module), name, None)
+            member = getattr(importlib.import_module(module), name, None)
         except ImportError as error:
             raise ConfigError(
                 f"{where} was made with {class_path}, which cannot be imported ({error})"
             ) from None
     else:
-        found = getattr(sys.modules.get(module), name, None)
-    if isinstance(found, type) and _trusted(found):
-        return found
+        member = getattr(sys.modules.get(module), name, None)
+    if isinstance(member, type) and _trusted(member):
+        return member
     root = module.split(".")[0]
     if root not in sys.modules and root not in sys.stdlib_module_names:
         raise ConfigError(f"{where} was made with {class_path}; if you trust it, import {root} first")

@@ -51,7 +51,7 @@ def _plain(value: Any) -> bool:
 
 def recipe_from_spec(spec: dict[str, Any], base: type[T], what: str) -> T:
     """The recipe that `written` wrote down."""
-    found = find_class(str(spec["class_path"]), what)
-    if not issubclass(found, base):
+    recipe_class = find_class(str(spec["class_path"]), what)
+    if not issubclass(recipe_class, base):
         raise ConfigError(f"{spec['class_path']} is no {what}")
-    return found(**spec["init_args"])
+    return recipe_class(**spec["init_args"])

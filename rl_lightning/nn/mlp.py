@@ -33,10 +33,10 @@ def plain_stack(layers: nn.Module, linear: type[nn.Module]) -> Stack | None:
             if bias is None:
                 return None
             params += (weight, bias)  # type: ignore[arg-type]
-        elif turn or (found := IN_PLACE.get(kind)) is None or activation not in (None, found):
+        elif turn or (in_place := IN_PLACE.get(kind)) is None or activation not in (None, in_place):
             return None
         else:
-            activation = found
+            activation = in_place
         turn = not turn
     if activation is None or is_hooked(modules):  # type: ignore[arg-type]
         return None

@@ -124,7 +124,7 @@ class NormedEnsemble(nn.Module):
         """Member after member, whose rows then stay in a core's cache."""
         weights = [(layer.weight.unbind(), layer.bias.unbind()) for layer in self.layers]  # type: ignore[operator]
         norms = [(norm.weight.unbind(), norm.bias.unbind()) for norm in self.norms]  # type: ignore[operator]
-        found = []
+        outputs = []
         for member in range(self.ensemble_size) if which is None else which.tolist():
             rows = inputs
             for k, (weight, bias) in enumerate(weights):
@@ -134,8 +134,8 @@ class NormedEnsemble(nn.Module):
                 if k < len(norms):
                     scale, shift = norms[k][0][member][0], norms[k][1][member][0]
                     rows = mish(F.layer_norm(rows, rows.shape[-1:], scale, shift))
-            found.append(rows)
-        return torch.stack(found)
+            outputs.append(rows)
+        return torch.stack(outputs)
 
 
 def _pick(weight: Tensor, which: Tensor | None) -> Tensor:

@@ -72,6 +72,6 @@ def with_saved_capacity(recipe: R, saved: int | None, built: int) -> R | None:
             f"Use --data.buffer.init_args.capacity {saved}, or begin anew from its weights: "
             "rl fit --config ... --ckpt_path RUN --resume_mode warm_start"
         )
-    found = copy.copy(recipe)
-    found.capacity = saved  # type: ignore[attr-defined]
-    return found
+    resized = copy.copy(recipe)
+    resized.capacity = saved  # type: ignore[attr-defined]
+    return resized

@@ -58,12 +58,12 @@ def load_rings(store: SegmentStore, arrays: Mapping[str, Tensor], total: list[in
             first = min(max(record["start"][n], count - ring), record["end"][n])
             slots = torch.arange(first, record["end"][n]) % ring
             for name, target in arrays.items():
-                found = tensors.get(f"{n}/{name}")
-                if found is None or found.shape[1:] != target.shape[2:] or found.dtype != target.dtype:
+                saved = tensors.get(f"{n}/{name}")
+                if saved is None or saved.shape[1:] != target.shape[2:] or saved.dtype != target.dtype:
                     raise ResumeError(
                         f"{store.folder / record['file']}: {name} of another shape than this run's"
                     )
-                target[n, slots] = found[first - record["start"][n] :]
+                target[n, slots] = saved[first - record["start"][n] :]
 
 
 def is_current(index: Tensor, total: Sequence[int], ring: int) -> tuple[Tensor, Tensor]:

@@ -165,9 +165,9 @@ class SequenceBuffer:
         array["age"][slots] = ages(starts, self.next_age[n])
         self.next_age[n] = int(array["age"][slots[-1]]) + 1
         if self.latent_dim:
-            found = np.zeros((count, self.latent_dim), np.float32) if latents is None else latents
+            latent_rows = np.zeros((count, self.latent_dim), np.float32) if latents is None else latents
             array["latent"][slots], self.owed_latent[n] = self._arrived(
-                found, self.owed_latent[n], place, first, total
+                latent_rows, self.owed_latent[n], place, first, total
             )
         self.total[n] += total
 

@@ -96,12 +96,12 @@ class WindowSampler:
 
     def _of_all(self, count: int, generator: torch.Generator) -> Tensor:
         """Drawn from the list of all windows: the sure way where few are left."""
-        found = self.buffer.all_windows()
-        if not len(found):
+        windows = self.buffer.all_windows()
+        if not len(windows):
             raise DataError(
                 f"no episode in the buffer has {self.buffer.sequence_length} rows. Use a smaller data.sequence_length"
             )
-        return found[torch.randint(len(found), (count,), generator=generator)]
+        return windows[torch.randint(len(windows), (count,), generator=generator)]
 
     def _counts(self) -> Tensor:
         """Windows of each env, those across episodes counted too."""
@@ -155,10 +155,10 @@ class EpisodeWindowSampler(WindowSampler):
     """Every episode that has a window is as likely as another, however long it is."""
 
     def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        found = self.buffer.all_windows()
-        if not len(found):
+        windows = self.buffer.all_windows()
+        if not len(windows):
             return super().sample(count, generator)  # which says so
-        env, slot = found // self.buffer.ring, found % self.buffer.ring
+        env, slot = windows // self.buffer.ring, windows % self.buffer.ring
         row = (slot - torch.tensor(self.buffer.total)[env]) % self.buffer.ring  # in order of time
         first = (
             row - self.buffer.age[env, slot]
@@ -167,7 +167,7 @@ class EpisodeWindowSampler(WindowSampler):
             torch.stack((env, first)), dim=1, return_inverse=True, return_counts=True
         )
         weight = 1.0 / sizes[episode].double()
-        return found[torch.multinomial(weight, count, replacement=True, generator=generator)], torch.ones(
+        return windows[torch.multinomial(weight, count, replacement=True, generator=generator)], torch.ones(
             count
         )
 

@@ -24,15 +24,15 @@ class EpisodeSplitter:
 
     def add(self, steps: Steps) -> list[Rows]:
         """The episodes that ended, in order of time."""
-        found = []
+        episodes = []
         since = [0] * len(self.open)
         for t, n, last in steps.ends:
             self._keep(steps, n, since[n], t + 1)
-            found.append(_rows(self.open[n], last, bool(steps.terminated[t, n])))
+            episodes.append(_rows(self.open[n], last, bool(steps.terminated[t, n])))
             self.open[n], since[n] = [], t + 1
         for n, start in enumerate(since):
             self._keep(steps, n, start, len(steps.obs))
-        return found
+        return episodes
 
     def _keep(self, steps: Steps, n: int, start: int, stop: int) -> None:
         if stop > start:

@@ -115,7 +115,7 @@ def summarize(episodes: Sequence[EpisodeStats]) -> dict[str, float]:
 def extra_means(episodes: Sequence[EpisodeStats]) -> dict[str, float]:
     """Means of what the env reported, each over the episodes that reported it."""
     keys = sorted({key for episode in episodes for key in episode.extra})
-    found = {
+    extras = {
         key: [e.extra[key] for e in episodes if not math.isnan(e.extra.get(key, math.nan))] for key in keys
     }
-    return {key: sum(values) / len(values) for key, values in found.items() if values}
+    return {key: sum(values) / len(values) for key, values in extras.items() if values}

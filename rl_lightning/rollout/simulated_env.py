@@ -178,8 +178,8 @@ class SimulatedEnvs(Envs):
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.sim_dtype == "bfloat16")
 
     def _seen(self) -> Array:
-        found: Array = self._stack.cpu().numpy()
-        return found.copy() if self.device.type == "cpu" else found
+        frames: Array = self._stack.cpu().numpy()
+        return frames.copy() if self.device.type == "cpu" else frames
 
     def render(self) -> tuple[Any, ...]:
         """The newest frame of every agent, in colours.  [H, W, 3] each"""
@@ -188,7 +188,7 @@ class SimulatedEnvs(Envs):
 
     def snapshot(self) -> list[Any]:
         """The exact place of each agent; the first one's also holds the generators."""
-        found: list[Any] = [
+        states: list[Any] = [
             {
                 "stack": self._stack[n].cpu().clone(),
                 "state": None if self._state is None else self._state[n].cpu().clone(),
@@ -197,8 +197,8 @@ class SimulatedEnvs(Envs):
             }
             for n in range(self.num_envs)
         ]
-        found[0] |= {"draw": self.draw.get_state(), "noise": self.noise.get_state(), "steps": self.steps}
-        return found
+        states[0] |= {"draw": self.draw.get_state(), "noise": self.noise.get_state(), "steps": self.steps}
+        return states
 
     def restore(self, states: Any, seed: int = 0) -> dict[int, tuple[Array, Infos]]:
         self._check_states(states)

@@ -170,10 +170,10 @@ class TrialJob:
         return ended
 
     def _complete(self) -> TrialResult:
-        found = [history(planned.metrics) for planned in self.runs]
+        histories = [history(planned.metrics) for planned in self.runs]
         definition = self.definition
         scores = [
-            reduced(h.get(definition.metric, []), definition.score, definition.direction) for h in found
+            reduced(h.get(definition.metric, []), definition.score, definition.direction) for h in histories
         ]
         if any(score is None for score in scores):
             if self._diverged():
@@ -181,7 +181,7 @@ class TrialJob:
             return self._ending("fail", None, reason=f"a run has no value of {definition.metric}")
         known = [score for score in scores if score is not None]
         violations = {
-            text: max(Expression(text).violation(h) for h in found) for text in definition.constraints
+            text: max(Expression(text).violation(h) for h in histories) for text in definition.constraints
         }
         return TrialResult(
             "complete", sum(known) / len(known), {**self._about(), "scores": known}, violations

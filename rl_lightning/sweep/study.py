@@ -203,12 +203,12 @@ class TrialLedger:
 
     def _trials(self, *states: str) -> list[Any]:
         """Trials of this sweep in order of their slots; of two with one slot only the older counts."""
-        found: dict[int, Any] = {}
+        trials: dict[int, Any] = {}
         for trial in self.study.get_trials(deepcopy=False):
             slot = trial.user_attrs.get("slot")
             if isinstance(slot, int) and slot < self.definition.trials:
-                found.setdefault(slot, trial)
-        return [t for _, t in sorted(found.items()) if not states or t.state.name.lower() in states]
+                trials.setdefault(slot, trial)
+        return [t for _, t in sorted(trials.items()) if not states or t.state.name.lower() in states]
 
     def claim(self) -> SweepTrial | None:
         """The next trial that nobody works on, now ours; None if there is none."""

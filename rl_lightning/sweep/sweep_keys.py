@@ -34,19 +34,19 @@ def check_key(key: Any) -> str:
 def full_key(config: Config, key: str) -> list[str]:
     """The words of a dotted key with `init_args` where a class stands: model.lr -> model, init_args, lr."""
     words = key.split(".")
-    found: list[str] = []
+    path: list[str] = []
     inside: Any = config
     for word in words:
         if isinstance(inside, dict) and "class_path" in inside and word not in _SPEC:
-            found.append("init_args")
+            path.append("init_args")
             inside = inside.get("init_args")
-        found.append(word)
+        path.append(word)
         inside = inside.get(word) if isinstance(inside, dict) else None
-    if len(found) > 1 and found[0] in ("model", "data") and found[1] not in _SPEC:
-        found.insert(
+    if len(path) > 1 and path[0] in ("model", "data") and path[1] not in _SPEC:
+        path.insert(
             1, "init_args"
         )  # the class itself may come from elsewhere; its arguments never stand beside it
-    return found
+    return path
 
 
 def value_at(config: Config, words: list[str]) -> Any:

@@ -11,7 +11,7 @@ from rl_lightning.runs.store.run_folder import Run
 
 def history(path: Path) -> dict[str, list[float]]:
     """Every metric's values, oldest first; cells that are empty or cut short are left out."""
-    found: dict[str, list[float]] = {}
+    series: dict[str, list[float]] = {}
     try:
         with open(path, newline="", encoding="utf-8", errors="replace") as file:
             reader = csv.reader(file)
@@ -22,10 +22,10 @@ def history(path: Path) -> dict[str, list[float]]:
                 for name, cell in zip(columns, row, strict=True):
                     value = _number(cell)
                     if value is not None:
-                        found.setdefault(name, []).append(value)
+                        series.setdefault(name, []).append(value)
     except (OSError, csv.Error):
         return {}
-    return found
+    return series
 
 
 def _number(cell: str) -> float | None:
@@ -40,15 +40,15 @@ def metrics_file(run: Run, stage: str | None) -> Path:
     own = run.folder / "metrics.csv"
     if own.is_file() or not (run.folder / "pipeline.json").is_file():
         return own
-    found = [path for path in run.folder.glob("*/metrics.csv") if ".old" not in path.parent.name]
+    paths = [path for path in run.folder.glob("*/metrics.csv") if ".old" not in path.parent.name]
     if stage is not None:
-        found = [
+        paths = [
             path
-            for path in found
+            for path in paths
             if path.parent.name.rpartition("-")[0] == stage or path.parent.name == stage
         ]
-        return max(found, key=_cycle, default=own)
-    return max(found, key=lambda path: path.stat().st_mtime, default=own)
+        return max(paths, key=_cycle, default=own)
+    return max(paths, key=lambda path: path.stat().st_mtime, default=own)
 
 
 def _cycle(path: Path) -> int:
@@ -61,10 +61,10 @@ def reduced(values: list[float], score: str, direction: str) -> float | None:
     if not values:
         return None
     if score == "last":
-        found = values[-1]
+        result = values[-1]
     elif score == "best":
         finite = [value for value in values if math.isfinite(value)]
-        found = (max(finite) if direction == "maximize" else min(finite)) if finite else math.nan
+        result = (max(finite) if direction == "maximize" else min(finite)) if finite else math.nan
     else:
-        found = sum(values[-10:]) / len(values[-10:])
-    return found if math.isfinite(found) else None
+        result = sum(values[-10:]) / len(values[-10:])
+    return result if math.isfinite(result) else None

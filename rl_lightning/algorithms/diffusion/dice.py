@@ -279,5 +279,5 @@ class DiceGuidance(PolicyModule):
 
     def configure_optimizers(self) -> list[Optimizer]:
         critics = [net for net in (self.value, self.q, self.selection_q) if net is not None]
-        found = [self.optimizer.build(net.parameters(), self.lr) for net in critics]
-        return [*found, self.optimizer.build(self.guide.parameters(), self.guide_lr)]
+        optimizers = [self.optimizer.build(net.parameters(), self.lr) for net in critics]
+        return [*optimizers, self.optimizer.build(self.guide.parameters(), self.guide_lr)]

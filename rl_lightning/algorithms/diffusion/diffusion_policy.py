@@ -134,8 +134,8 @@ class DiffusionPolicy(EMAModule):
         """The actions to play next: the first belongs to the newest observation.  [N, T * O] -> [N, n_action_steps,
         A]"""
         seen = history.reshape(-1, self.n_obs_steps, *self.spec.obs_shape)
-        found = self.average.sample(seen, self.solver_steps, generator, self.clip_denoised)
-        return found[:, self.n_obs_steps - 1 : self.n_obs_steps - 1 + self.n_action_steps]
+        actions = self.average.sample(seen, self.solver_steps, generator, self.clip_denoised)
+        return actions[:, self.n_obs_steps - 1 : self.n_obs_steps - 1 + self.n_action_steps]
 
     def update(self, batch: ActionWindows) -> Metrics:
         share = sample_timestep(batch.action, 1.0)

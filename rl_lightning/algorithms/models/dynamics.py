@@ -134,16 +134,16 @@ class Dynamics(ModelModule):
 
         The gradient of d * |W|^2 is 2 d W; an optimizer's weight_decay w adds w W.
         """
-        found = self.optimizer.build(self.model.parameters(), self.lr)
-        (group,) = found.param_groups
+        optimizer = self.optimizer.build(self.model.parameters(), self.lr)
+        (group,) = optimizer.param_groups
         weights: list[Any] = [layer.weight for layer in self.model.layers]
         others = [p for p in group["params"] if not any(p is weight for weight in weights)]
         own = group["weight_decay"]
-        found.param_groups[:] = [
+        optimizer.param_groups[:] = [
             {**group, "params": [weight], "weight_decay": own + 2.0 * decay}
             for weight, decay in zip(weights, self.weight_decays, strict=True)
         ] + [{**group, "params": others}]
-        return found
+        return optimizer
 
     def validate(self, data: Any) -> dict[str, float]:
         """The members on held-out rows. The score is minus the error of the elites that would now be handed on."""
@@ -161,8 +161,8 @@ class Dynamics(ModelModule):
     @torch.no_grad()
     def on_validation(self, metrics: dict[str, float]) -> None:
         """Keeps the weights of each member that has improved, and chooses the elites."""
-        found = [metrics[f"eval/val_mse_member_{k}"] for k in range(self.model.ensemble_size)]
-        errors = torch.tensor(found, dtype=torch.float64, device=self.best.holdout.device)
+        member_errors = [metrics[f"eval/val_mse_member_{k}"] for k in range(self.model.ensemble_size)]
+        errors = torch.tensor(member_errors, dtype=torch.float64, device=self.best.holdout.device)
         improved = self._improved(errors)
         self.stale.copy_(torch.where(improved.any(), 0, self.stale + 1))
         if not improved.any():
@@ -185,7 +185,7 @@ class Dynamics(ModelModule):
         errors = checks.squared_errors(model, rows)
         elite = errors.mean(-1)[model.elites].mean()
         names = [*(f"obs_{i}" for i in range(model.obs_dim)), "reward"]
-        found: dict[str, Any] = {
+        report: dict[str, Any] = {
             "eval/score": -float(elite),
             "rows": len(rows.obs),
             "elites": model.elites.tolist(),
@@ -196,12 +196,12 @@ class Dynamics(ModelModule):
             },
         }
         if model.probabilistic:
-            found["calibration"] = checks.calibration(model, rows)
-        found["open_loop"] = self._open_loop(data, rows.index)
+            report["calibration"] = checks.calibration(model, rows)
+        report["open_loop"] = self._open_loop(data, rows.index)
         rule = self._rule()
         if rule is not None:
-            found["termination"] = checks.terminal_recall(model, rows, rule)
-        return found
+            report["termination"] = checks.terminal_recall(model, rows, rule)
+        return report
 
     def _open_loop(self, data: Any, first: Tensor) -> dict[str, float]:
         """From held-out rows along their episodes: as many steps as any of those are long."""
@@ -227,14 +227,14 @@ class Dynamics(ModelModule):
     @torch.no_grad()
     def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
         """The elites' mean prediction, their mean standard deviation, and the largest norm of it (`std_norm`)."""
-        found: dict[str, list[Tensor]] = {"next_obs": [], "reward": [], "std": [], "std_norm": []}
+        columns: dict[str, list[Tensor]] = {"next_obs": [], "reward": [], "std": [], "std_norm": []}
         for part in checks.chunks(self._here(rows)):
             mean, std = (of[self.best.elites] for of in self.best.predict(part.obs, part.action))
             middle = mean.mean(0)
             values = (middle[:, :-1], middle[:, -1], std.mean(0), std.norm(dim=-1).amax(0))
-            for name, value in zip(found, values, strict=True):
-                found[name].append(value.cpu())
-        return {name: torch.cat(values).numpy() for name, values in found.items()}
+            for name, value in zip(columns, values, strict=True):
+                columns[name].append(value.cpu())
+        return {name: torch.cat(values).numpy() for name, values in columns.items()}
 
     def _here(self, rows: Transitions) -> Transitions:
         return checks.map_fields(rows, lambda field: field.to(self.device))

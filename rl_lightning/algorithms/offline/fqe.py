@@ -193,27 +193,27 @@ class FQE(ModelModule):
     @torch.no_grad()
     def values(self, obs: Tensor) -> Tensor:
         """What each target critic thinks the policy will earn from each observation on.  [N, O] -> [E, N]"""
-        draw, found = torch.Generator().manual_seed(0), []
+        draw, parts = torch.Generator().manual_seed(0), []
         for rows in obs.split(CHUNK):
             here = rows.to(self.device)
             each = [self.q_target(self.norm(here), self.policy_action(here, draw)) for _ in range(self.times)]
-            found.append(torch.stack(each).mean(0).cpu())
-        return torch.cat(found, -1)
+            parts.append(torch.stack(each).mean(0).cpu())
+        return torch.cat(parts, -1)
 
     def test_report(self, data: Any) -> dict[str, Any]:
         """Values of the observations that episodes start with: of all episodes, and of the held-out ones."""
         rows = first_rows(data.dataset.recording)
         values = self.values(data.dataset.obs[rows])
         held_out = torch.isin(rows, data.val_rows().index.cpu())
-        found = {"gamma": self.gamma, **_estimate(values), "settled": self.settled}
-        found |= {} if math.isnan(self.still_to_come) else {"still_to_come": self.still_to_come}
-        return found | ({"val": _estimate(values[:, held_out])} if held_out.any() else {})
+        report = {"gamma": self.gamma, **_estimate(values), "settled": self.settled}
+        report |= {} if math.isnan(self.still_to_come) else {"still_to_come": self.still_to_come}
+        return report | ({"val": _estimate(values[:, held_out])} if held_out.any() else {})
 
     def validate(self, data: Any) -> dict[str, float]:
-        found = self.test_report(data)
-        metrics = {"eval/score": found["value"], "eval/td_error": self.td_error(data.val_rows())}
-        metrics |= {"eval/value": found["value"], "eval/value_std": found["std"]}
-        held_out = found.get("val")
+        report = self.test_report(data)
+        metrics = {"eval/score": report["value"], "eval/td_error": self.td_error(data.val_rows())}
+        metrics |= {"eval/value": report["value"], "eval/value_std": report["std"]}
+        held_out = report.get("val")
         return metrics | ({"eval/value_val": held_out["value"]} if held_out else {})
 
     def on_validation(self, metrics: dict[str, float]) -> None:

@@ -133,8 +133,8 @@ class DiscreteSAC(PolicyModule):
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer.build
-        found = [
+        optimizers = [
             build([*self.torso.parameters(), *self.policy.parameters()], self.lr),
             build(self.q.parameters(), self.critic_lr),
         ]
-        return [*found, build([self.log_alpha], self.alpha_lr)] if self.learn_alpha else found
+        return [*optimizers, build([self.log_alpha], self.alpha_lr)] if self.learn_alpha else optimizers

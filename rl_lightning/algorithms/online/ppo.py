@@ -270,15 +270,15 @@ class PPO(PolicyModule):
         if not self.recurrent:
             return self._single_value(rollout.final_obs, ())
         # The state that met the last observation is not kept while playing: walk each env once more to find it.
-        carry, found = rollout.carry, []
+        carry, carries = rollout.carry, []
         for t in range(len(rollout.obs)):
             keep = (~rollout.is_first[t]).float()
             carry = tuple(c * keep.view(-1, *[1] * (c.dim() - 1)) for c in carry)
             _, carry = self.act(
                 rollout.obs[t], carry, None, None if rollout.mask is None else rollout.mask[t]
             )
-            found += [tuple(c[n] for c in carry) for n in cut[t].nonzero()[:, 0].tolist()]
-        stacked = tuple(torch.stack(parts) for parts in zip(*found, strict=True))
+            carries += [tuple(c[n] for c in carry) for n in cut[t].nonzero()[:, 0].tolist()]
+        stacked = tuple(torch.stack(parts) for parts in zip(*carries, strict=True))
         return self._single_value(rollout.final_obs, stacked)
 
     def _minibatch(self, part: Minibatch, optimizer: Optimizer) -> Metrics:

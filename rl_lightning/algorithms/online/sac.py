@@ -219,8 +219,8 @@ class SAC(PolicyModule):
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer.build
-        found = [
+        optimizers = [
             build(self.actor.parameters(), self.lr),
             build([*self.q.parameters(), *self.encoder.parameters()], self.critic_lr),
         ]
-        return [*found, build([self.log_alpha], self.alpha_lr)] if self.learn_alpha else found
+        return [*optimizers, build([self.log_alpha], self.alpha_lr)] if self.learn_alpha else optimizers

@@ -94,13 +94,13 @@ class EvolutionaryController(PolicyModule):
     def setup(self, stage: str) -> None:
         if stage != "fit" or self.evolution is not None:
             return
-        found: Any = load_exported(self.source, "world")
+        saved: Any = load_exported(self.source, "world")
         own = self.world.exported("").init_args
-        if found.exported("").init_args != own:
+        if saved.exported("").init_args != own:
             raise ConfigError(
-                f"{self.source}: a world of {found.exported('').init_args}; this stage has {own}. Set its sizes to fit"
+                f"{self.source}: a world of {saved.exported('').init_args}; this stage has {own}. Set its sizes to fit"
             )
-        self.world.load_state_dict(found.state_dict())
+        self.world.load_state_dict(saved.state_dict())
         seed = derive(self.data_source.seed, "evolve")
         self.evolution = self.strategy.build(self.map.size, seed)
 
@@ -139,12 +139,12 @@ class EvolutionaryController(PolicyModule):
         """The best so far, the centre of the search and this generation's winner, once more, with equal luck."""
         assert self.evolution is not None
         candidates = torch.stack([self.best.cpu(), self.evolution.mean, winner])
-        found = batch.evaluate(
+        fitness = batch.evaluate(
             self.population(candidates), f"reevaluate/{generation}", self.reevaluate_rollouts
         ).mean(1)
-        self.best.copy_(candidates[found.argmax()])
-        self.best_fitness.copy_(found.max())
-        return {"controller/fitness_best": found.max(), "controller/fitness_of_mean": found[1]}
+        self.best.copy_(candidates[fitness.argmax()])
+        self.best_fitness.copy_(fitness.max())
+        return {"controller/fitness_best": fitness.max(), "controller/fitness_of_mean": fitness[1]}
 
     def video_overlay(self) -> Callable[[Tensor], list[np.ndarray]]:
         """What the auto-encoder makes of each frame, and a dream that began with the first one, played on its own."""

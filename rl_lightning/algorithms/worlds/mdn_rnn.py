@@ -112,29 +112,29 @@ class MDNRNN(ModelModule):
         # After another episode has begun nothing counts; up to there a state has seen one episode alone.
         valid = (batch.is_first[:, 1:].long().cumsum(1) == 0).to(code)
         count = valid.sum().clamp(min=1.0)
-        found = {"nll": -(memory.log_prob(guess, code[:, 1:]) * valid).sum() / count}
+        losses = {"nll": -(memory.log_prob(guess, code[:, 1:]) * valid).sum() / count}
         if guess.reward is not None:
-            found["reward"] = ((guess.reward - batch.reward[:, 1:]).square() * valid).sum() / count
+            losses["reward"] = ((guess.reward - batch.reward[:, 1:]).square() * valid).sum() / count
         if guess.terminated is not None:
             bce = F.binary_cross_entropy_with_logits(
                 guess.terminated, batch.terminated[:, 1:], reduction="none"
             )
-            found["terminated"] = (bce * valid).sum() / count
-        return found
+            losses["terminated"] = (bce * valid).sum() / count
+        return losses
 
-    def total(self, found: dict[str, Tensor]) -> Tensor:
-        weighted = found["nll"] / self.world.memory.latent_dim  # per dimension: as large as the other two
-        if "reward" in found:
-            weighted = weighted + found["reward"]
-        return weighted + self.termination_coef * found["terminated"] if "terminated" in found else weighted
+    def total(self, losses: dict[str, Tensor]) -> Tensor:
+        weighted = losses["nll"] / self.world.memory.latent_dim  # per dimension: as large as the other two
+        if "reward" in losses:
+            weighted = weighted + losses["reward"]
+        return weighted + self.termination_coef * losses["terminated"] if "terminated" in losses else weighted
 
     def update(self, batch: Sequences) -> Metrics:
         shape = (*batch.obs.shape[:2], self.world.memory.latent_dim)
-        found = self.losses(batch, torch.randn(shape, device=batch.obs.device))
-        loss = self.total(found)
+        losses = self.losses(batch, torch.randn(shape, device=batch.obs.device))
+        loss = self.total(losses)
         (optimizer,) = self.raw_optimizers()
         self.step(optimizer, loss, self.max_grad_norm)
-        return {"train/loss": loss} | {f"world_model/{name}": value for name, value in found.items()}
+        return {"train/loss": loss} | {f"world_model/{name}": value for name, value in losses.items()}
 
     def validate(self, data: Any) -> dict[str, float]:
         batch = data.val_windows()
@@ -142,9 +142,9 @@ class MDNRNN(ModelModule):
             **{k: v.to(self.device) for k, v in batch._asdict().items() if torch.is_tensor(v)}
         )
         shape = (*batch.obs.shape[:2], self.world.memory.latent_dim)
-        found = self.losses(moved, torch.zeros(shape, device=self.device))
-        named = {f"eval/{name}": float(value) for name, value in found.items()}
-        return {"eval/score": -float(self.total(found)), **named}
+        losses = self.losses(moved, torch.zeros(shape, device=self.device))
+        named = {f"eval/{name}": float(value) for name, value in losses.items()}
+        return {"eval/score": -float(self.total(losses)), **named}
 
     def exports(self) -> dict[str, Exported]:
         return {"world": self.world.exported("world.")}

@@ -155,16 +155,16 @@ class NextFrame(ModelModule):
             if seen is not None:  # here, so that the memory's own weights learn from the step that uses it
                 state = world.next_state(state, seen)
             target = window.frame[:, t]
-            found = world.features(stack, window.action[:, t], state, target, 1.0 - truth)
-            logits = world.frame_logits(found)
-            loss, metrics = self._losses(found, logits, window, t)
+            features = world.features(stack, window.action[:, t], state, target, 1.0 - truth)
+            logits = world.frame_logits(features)
+            loss, metrics = self._losses(features, logits, window, t)
             self.step(optimizer, loss, self.max_grad_norm)
             history.append(metrics)
             if t + 1 < length:
                 stack = world.push(
                     stack, self._corrupt(self._scheduled_input(logits.detach(), target, truth))
                 )
-                seen, state = _detached(found), None if state is None else state.detach()
+                seen, state = _detached(features), None if state is None else state.detach()
         self.gradient_steps += length
         metrics = {key: torch.stack([entry[key] for entry in history]).mean() for key in history[0]}
         metrics["train/teacher_forcing_prob"] = torch.tensor(truth)
@@ -182,7 +182,9 @@ class NextFrame(ModelModule):
             return noisy_colors(frames, self.input_noise, self.world.colors)
         return noisy_frames(frames, self.input_noise)
 
-    def _losses(self, found: Features, logits: Tensor, window: FrameWindow, t: int) -> tuple[Tensor, Metrics]:
+    def _losses(
+        self, features: Features, logits: Tensor, window: FrameWindow, t: int
+    ) -> tuple[Tensor, Metrics]:
         before = window.frame[:, t - 1] if t else window.stack[:, -window.frame.shape[2] :]
         much = self.motion_weight_schedule.value(self.motion_weight, self.progress)
         weight = motion_weights(window.frame[:, t], before, much)
@@ -194,8 +196,8 @@ class NextFrame(ModelModule):
         target = self.world.classes(window.frame[:, t])
         frame = clipped_frame_loss(logits, target, self.target_loss_clipping, weight)
         known = window.known[:, t].float()
-        value = ((found.value - window.value[:, t]).square() * known).sum() / known.sum().clamp(min=1.0)
-        latent = found.latent_loss / window.action.shape[1]
+        value = ((features.value - window.value[:, t]).square() * known).sum() / known.sum().clamp(min=1.0)
+        latent = features.latent_loss / window.action.shape[1]
         loss = frame + self.value_coef * value + latent
         metrics = {
             "train/frame_loss": frame.detach(),
@@ -203,12 +205,12 @@ class NextFrame(ModelModule):
             "train/latent_loss": latent.detach(),
         }
         if self.world.reward is not None:
-            told = self.world.reward(found.mid, found.fin)
+            told = self.world.reward(features.mid, features.fin)
             reward = self._reward_loss(told, reward_label(window.reward[:, t]))
             loss, metrics["train/reward_loss"] = loss + reward, reward.detach()
         if self.world.end is not None:
             end = F.binary_cross_entropy_with_logits(
-                self.world.end(found.fin), window.terminated[:, t].float()
+                self.world.end(features.fin), window.terminated[:, t].float()
             )
             loss, metrics["train/termination_loss"] = loss + end, end.detach()
         return loss, {"train/loss": loss.detach(), **metrics}
@@ -221,11 +223,11 @@ class NextFrame(ModelModule):
     def validate(self, data: Any) -> dict[str, float]:
         """Held-out steps, the first of each window: the score is the accuracy on pixels that changed."""
         windows = self._here(data.val_windows(self.eval_rows, 1, self.context_steps))
-        found = checks.one_step(self.world, windows)
+        metrics = checks.one_step(self.world, windows)
         if self.world.reward is not None:
             told = checks.predicted_rewards(self.world, self.world.reward, windows)
-            found |= checks.reward_scores(told, reward_label(windows.reward[:, 0]))
-        return {**found, "eval/score": found["eval/changed_pixel_accuracy"], **self._open_loop(data)}
+            metrics |= checks.reward_scores(told, reward_label(windows.reward[:, 0]))
+        return {**metrics, "eval/score": metrics["eval/changed_pixel_accuracy"], **self._open_loop(data)}
 
     def _open_loop(self, data: Any) -> dict[str, float]:
         for length in sorted(self.eval_horizons, reverse=True):
@@ -235,9 +237,11 @@ class NextFrame(ModelModule):
         return {}
 
     def test_report(self, data: Any) -> dict[str, Any]:
-        found = self.validate(data)
-        loop = {k.removeprefix("eval/"): v for k, v in found.items() if "open_loop" in k or "copy_error" in k}
-        rest: dict[str, Any] = {k: v for k, v in found.items() if k.removeprefix("eval/") not in loop}
+        metrics = self.validate(data)
+        loop = {
+            k.removeprefix("eval/"): v for k, v in metrics.items() if "open_loop" in k or "copy_error" in k
+        }
+        rest: dict[str, Any] = {k: v for k, v in metrics.items() if k.removeprefix("eval/") not in loop}
         return {**rest, "open_loop": loop}
 
     def open_loop_frames(self, data: Any, length: int) -> tuple[Tensor, Tensor]:
@@ -257,5 +261,5 @@ class NextFrame(ModelModule):
         return self.optimizer.build(self.world.parameters(), self.lr)
 
 
-def _detached(found: Features) -> Features:
-    return Features(*(part.detach() for part in found))
+def _detached(features: Features) -> Features:
+    return Features(*(part.detach() for part in features))

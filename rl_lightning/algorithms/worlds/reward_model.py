@@ -71,9 +71,9 @@ class RewardModel(ModelModule):
     def world(self) -> FrameWorld:
         """The world; no part of this module, so that its weights are neither trained nor saved again."""
         with torch.device("cpu"):
-            found = load_exported(self.artifact, "world")
-        assert isinstance(found, FrameWorld)
-        return found.for_simulation()
+            world = load_exported(self.artifact, "world")
+        assert isinstance(world, FrameWorld)
+        return world.for_simulation()
 
     @property
     def context_steps(self) -> int:
@@ -93,8 +93,8 @@ class RewardModel(ModelModule):
         world = self.world
         with torch.no_grad():
             state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
-            found = world.features(window.stack, window.action[:, 0], state)
-        logits, label = self.reward_net(found.mid, found.fin), reward_label(window.reward[:, 0])
+            features = world.features(window.stack, window.action[:, 0], state)
+        logits, label = self.reward_net(features.mid, features.fin), reward_label(window.reward[:, 0])
         if self.reward_loss == "cbf":
             loss = focal_loss(logits, label, self.class_weight)
         else:

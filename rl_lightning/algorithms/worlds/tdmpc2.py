@@ -202,15 +202,15 @@ class TDMPC2(PolicyModule):
         paid = self.model.two_hot_loss(self.model.reward(both), reward.flatten()).view(horizon, batch).mean(1)
         values = self.model.two_hot_loss(self.model.q(both, dropping=True), target.flatten())  # [E, H * B]
         worth = values.view(-1, horizon, batch).mean((0, 2))
-        found = {
+        losses = {
             "consistency": (weight * error).sum() / horizon,
             "reward": (weight * paid).sum() / horizon,
             "value": (weight * worth).sum() / horizon,
         }
         if self.model.terminated is not None:
             logits = self.model.terminated(latents[1:])[..., 0]
-            found["terminated"] = F.binary_cross_entropy_with_logits(logits, terminated)
-        return found
+            losses["terminated"] = F.binary_cross_entropy_with_logits(logits, terminated)
+        return losses
 
     def _policy_step(self, latents: Tensor, optimizer: Optimizer) -> Metrics:
         mean, log_std = self.model.gaussian(latents)

@@ -71,8 +71,8 @@ class VAE(ModelModule):
     def validate(self, data: Any) -> dict[str, float]:
         frames = data.val_windows().obs.flatten(0, 1).to(self.device)
         error, kl = self.loss(frames, torch.zeros(len(frames), self.vision.latent_dim, device=self.device))
-        found = {"eval/recon_loss": float(error.mean()), "eval/kl": float(kl.mean())}
-        return {"eval/score": -found["eval/recon_loss"] - self.kl_coef * found["eval/kl"], **found}
+        metrics = {"eval/recon_loss": float(error.mean()), "eval/kl": float(kl.mean())}
+        return {"eval/score": -metrics["eval/recon_loss"] - self.kl_coef * metrics["eval/kl"], **metrics}
 
     def exports(self) -> dict[str, Exported]:
         path = f"{ImageVAE.__module__}.{ImageVAE.__name__}"

@@ -82,14 +82,14 @@ def videos(run: Run, budget: list[int]) -> list[tuple[str, str]]:
         return []
     files = [path for path in folder.rglob("*.mp4") if path.is_file() and not path.is_symlink()]
     files.sort(key=lambda path: (path.stat().st_mtime, path.name), reverse=True)
-    found: list[tuple[str, str]] = []
+    entries: list[tuple[str, str]] = []
     for path in files:
         name, size = str(path.relative_to(run.folder)), path.stat().st_size
-        if size <= min(VIDEO_BYTES, budget[0]) and len(found) < 3:
+        if size <= min(VIDEO_BYTES, budget[0]) and len(entries) < 3:
             budget[0] -= size
-            found.append(
+            entries.append(
                 (name, "data:video/mp4;base64," + base64.b64encode(path.read_bytes()).decode("ascii"))
             )
         else:
-            found.append((f"{name} ({size / 1e6:.1f} MB) is too large or one too many for this page", ""))
-    return found[:6]
+            entries.append((f"{name} ({size / 1e6:.1f} MB) is too large or one too many for this page", ""))
+    return entries[:6]

@@ -41,24 +41,24 @@ def write_file(path: Path, raw: Raw) -> Path:
         return write_hdf5(path, raw)
     if suffix != ".npz":
         raise DataError(f"{path}: data sets are written as .hdf5 or .npz")
-    found = {key: encode(value) for key, value in raw.metadata.items()}
+    metadata = {key: encode(value) for key, value in raw.metadata.items()}
     content = {**raw.arrays, **{f"infos/{key}": array for key, array in raw.infos.items()}}
-    content |= {f"metadata/{key}": value for key, value in found.items() if value is not None}
+    content |= {f"metadata/{key}": value for key, value in metadata.items() if value is not None}
     with file_of_user(path), atomic_open(path) as file:
         np.savez(file, allow_pickle=False, **content)
     return path
 
 
-def sort_out(where: str, found: dict[str, Any]) -> Raw:
+def sort_out(where: str, members: dict[str, Any]) -> Raw:
     """Arrays under our names, infos and metadata, from a flat dictionary."""
     metadata = (
-        dict(found.pop("metadata", None) or {}) if isinstance(found.get("metadata"), dict | None) else {}
+        dict(members.pop("metadata", None) or {}) if isinstance(members.get("metadata"), dict | None) else {}
     )
-    check_keys(where, found)
-    names = candidates(found)
-    arrays = {name: the_one(where, name, keys, lambda key: found[key]) for name, keys in names.items()}
+    check_keys(where, members)
+    names = candidates(members)
+    arrays = {name: the_one(where, name, keys, lambda key: members[key]) for name, keys in names.items()}
     infos: dict[str, np.ndarray] = {}
-    for key, value in found.items():
+    for key, value in members.items():
         if key.startswith("infos/"):
             infos[key.removeprefix("infos/")] = value
         elif key.startswith("metadata/") and np.size(value) <= MOST_NUMBERS:

@@ -52,10 +52,10 @@ def read_hdf5(path: Path) -> Raw:
 
 def _infos(file: h5py.File, path: Path, rows: int) -> dict[str, h5py.Dataset]:
     """Arrays below infos/ with one row per step; anything else there is nothing of ours."""
-    found = _members(file.get("infos"), path, "infos/")
+    members = _members(file.get("infos"), path, "infos/")
     return {
         key: member
-        for key, member in found.items()
+        for key, member in members.items()
         if member.dtype.kind in "biuf" and member.shape is not None and member.shape[:1] == (rows,)
     }
 
@@ -98,9 +98,9 @@ def read_columns(path: Path, keys: tuple[str, ...]) -> dict[str, Array]:
 
 def _members(group: Any, path: Path, prefix: str = "") -> dict[str, h5py.Dataset]:
     """The arrays of a group. Links into other files are refused: a data set is what its own bytes say."""
-    found: dict[str, h5py.Dataset] = {}
+    members: dict[str, h5py.Dataset] = {}
     if not isinstance(group, h5py.Group):
-        return found
+        return members
     for key in group:
         if not isinstance(group.get(key, getlink=True), h5py.HardLink):
             raise DataError(f"{path}: '{prefix}{key}' is a link to another place; it is not followed")
@@ -109,8 +109,8 @@ def _members(group: Any, path: Path, prefix: str = "") -> dict[str, h5py.Dataset
             continue
         if member.is_virtual or member.external:
             raise DataError(f"{path}: '{prefix}{key}' has its rows in other files; it is not followed")
-        found[key] = member
-    return found
+        members[key] = member
+    return members
 
 
 def _read(member: h5py.Dataset, path: Path) -> Array:
@@ -132,20 +132,20 @@ def _read(member: h5py.Dataset, path: Path) -> Array:
 
 def _metadata(file: h5py.File, path: Path) -> dict[str, Any]:
     """Small entries below metadata/, nested groups with a slash in the name."""
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     group = file.get("metadata")
     if not isinstance(group, h5py.Group):
-        return found
+        return metadata
 
     def visit(prefix: str, part: h5py.Group) -> None:
         for key, member in _members(part, path, "metadata/").items():
-            found[prefix + key] = _value(member)
+            metadata[prefix + key] = _value(member)
         for key in part:
             if isinstance(part.get(key, getlink=True), h5py.HardLink) and isinstance(part[key], h5py.Group):
                 visit(f"{prefix}{key}/", part[key])
 
     visit("", group)
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in metadata.items() if value is not None}
 
 
 def _value(member: h5py.Dataset) -> Any:

@@ -37,26 +37,26 @@ def minari_folder(dataset_id: str) -> Path:
 
 def read_metadata(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / "metadata.json").read_text())
-        env = json.loads(found.get("env_spec") or "{}")
+        metadata = json.loads((folder / "metadata.json").read_text())
+        env = json.loads(metadata.get("env_spec") or "{}")
     except (OSError, ValueError, AttributeError) as error:
         raise DataError(
             f"{folder / 'metadata.json'}: cannot be read ({error}). Fetch the data again"
         ) from None
-    return described_by(found, env)
+    return described_by(metadata, env)
 
 
-def described_by(found: Mapping[str, Any], env: dict[str, Any]) -> dict[str, Any]:
+def described_by(metadata: Mapping[str, Any], env: dict[str, Any]) -> dict[str, Any]:
     """What we keep of Minari's metadata and of its env's spec."""
     about = {
         "source": "Minari",
         "env_id": env.get("id", ""),
         "max_episode_steps": env.get("max_episode_steps"),
-        "ref_min": found.get("ref_min_score"),
-        "ref_max": found.get("ref_max_score"),
+        "ref_min": metadata.get("ref_min_score"),
+        "ref_max": metadata.get("ref_max_score"),
         "ref_kind": "Minari",
-        "algorithm": found.get("algorithm_name"),
-        "minari_version": found.get("minari_version"),
+        "algorithm": metadata.get("algorithm_name"),
+        "minari_version": metadata.get("minari_version"),
     }
     return {key: value for key, value in about.items() if value is not None}
 
@@ -64,8 +64,8 @@ def described_by(found: Mapping[str, Any], env: dict[str, Any]) -> dict[str, Any
 def _opened(dataset_id: str, folder: Path) -> Any:
     from minari.dataset.minari_storage import MinariStorage
 
-    found = json.loads((folder / "metadata.json").read_text())
-    if not {"observation_space", "action_space"} <= found.keys():
+    metadata = json.loads((folder / "metadata.json").read_text())
+    if not {"observation_space", "action_space"} <= metadata.keys():
         raise DataError(
             f"minari/{dataset_id}: its metadata has no spaces; fetch it again with a newer Minari"
         )
@@ -109,7 +109,7 @@ def arrays_of(episodes: Iterable[Mapping[str, Any]], where: str) -> dict[str, Ar
         parts["timeouts"].append(cut)
     if not parts["rewards"]:
         raise DataError(f"{where}: has no episodes. Fetch it again")
-    return {key: np.concatenate(found) for key, found in parts.items()}
+    return {key: np.concatenate(arrays) for key, arrays in parts.items()}
 
 
 def _unpacked(path: Path) -> int:

@@ -66,19 +66,19 @@ def check_magic(path: Path) -> None:
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    found: dict[str, zipfile.ZipInfo] = {}
+    members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         key = info.filename.removesuffix(".npy")
         if info.flag_bits & 1:
             raise DataError(f"{path}: is encrypted ('{key}'); it is not read. Write it without a password")
-        other = found.get(key)
+        other = members.get(key)
         if other is not None and (other.CRC, other.file_size) != (info.CRC, info.file_size):
             raise DataError(
                 f"{path}: holds '{key}' twice, and the two differ. Write it anew with one of them"
             )
         if wanted(key):
-            found[key] = info
-    return found
+            members[key] = info
+    return members
 
 
 def _size(path: Path, archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo) -> int:

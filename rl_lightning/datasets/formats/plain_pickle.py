@@ -104,10 +104,10 @@ class PlainUnpickler(pickle._Unpickler):
     """Loads arrays, numbers, texts and containers; any other name in the pickle is refused unseen."""
 
     def find_class(self, module: str, name: str) -> Any:
-        found = ADMITTED.get((module, name))
-        if found is None:
+        member = ADMITTED.get((module, name))
+        if member is None:
             raise pickle.UnpicklingError(f"{module}.{name}")
-        return found
+        return member
 
 
 def read_pickle(path: Path) -> Any:

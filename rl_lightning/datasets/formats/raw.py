@@ -55,9 +55,9 @@ def wanted(key: str) -> bool:
     return canonical(key) is not None or key in DONES or key.startswith(("infos/", "metadata/"))
 
 
-def candidates(found: Iterable[str]) -> dict[str, list[str]]:
+def candidates(keys_of_file: Iterable[str]) -> dict[str, list[str]]:
     """For each array that we know: what a file holds that may be it. D4RL's own name leaves out all others."""
-    keys = list(found)
+    keys = list(keys_of_file)
     names: dict[str, list[str]] = {}
     for key in keys:
         name = canonical(key)
@@ -97,12 +97,12 @@ def convert_line(where: str) -> str:
     return f"rl data convert {where} {stem}-new.hdf5"
 
 
-def check_keys(where: str, found: dict[str, Any]) -> None:
-    """Raises if a needed array is missing; `found` is what the file holds, by its own names."""
-    have = candidates(found)
+def check_keys(where: str, members: dict[str, Any]) -> None:
+    """Raises if a needed array is missing; `members` is what the file holds, by its own names."""
+    have = candidates(members)
     missing = [key for key in NEEDED if key not in have]
     if missing:
-        there = ", ".join(sorted(found)[:12]) or "nothing"
+        there = ", ".join(sorted(members)[:12]) or "nothing"
         raise DataError(
             f"{where}: no array '{missing[0]}' (it holds {there}).\n"
             "A data set needs observations, actions, rewards and terminals, one row per step"
@@ -223,7 +223,7 @@ def _actions(where: str, array: Array) -> Array:
 
 def first_bad(raw: Raw) -> dict[str, Array]:
     """For each array with numbers that are not finite: the rows that have them."""
-    found = {}
+    bad_rows = {}
     for key, array in raw.arrays.items():
         if array.dtype.kind != "f":
             continue
@@ -232,8 +232,8 @@ def first_bad(raw: Raw) -> dict[str, Array]:
         if not np.isfinite(flat.sum(dtype=np.float64)):
             bad = np.flatnonzero(~np.isfinite(flat).all(1))
             if len(bad):
-                found[key] = bad
-    return found
+                bad_rows[key] = bad
+    return bad_rows
 
 
 def check_finite(raw: Raw) -> None:

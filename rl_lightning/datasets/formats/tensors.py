@@ -24,20 +24,20 @@ def read_pt(path: Path) -> dict[str, Any]:
     check_magic(path)
     _check_archive(path)
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged or hostile file can raise nearly anything
         if "weights_only" in str(error) or "Weights only" in str(error):
             raise DataError(
                 f"{path}: holds more than tensors and plain values; it is not read, since that can run code"
             ) from None
         raise damaged(path, error) from None
-    if not isinstance(found, dict):
-        raise DataError(f"{path}: holds a {type(found).__name__}; a dictionary of tensors is needed")
-    tensors = {str(key): value for key, value in found.items() if isinstance(value, torch.Tensor)}
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: holds a {type(content).__name__}; a dictionary of tensors is needed")
+    tensors = {str(key): value for key, value in content.items() if isinstance(value, torch.Tensor)}
     for key, value in tensors.items():
         _check_plain(path, key, value)
     check_budget(path, {key: value.numel() * value.element_size() for key, value in tensors.items()})
-    arrays = {str(key): _array(path, str(key), value) for key, value in found.items()}
+    arrays = {str(key): _array(path, str(key), value) for key, value in content.items()}
     return arrays
 
 

@@ -55,17 +55,17 @@ def sizes_of(raw: Raw) -> tuple[int, ...]:
 def _numbers(raw: Raw, key: str, width: int) -> Array:
     given = raw.metadata[key]
     try:
-        found = np.atleast_1d(np.asarray(given))
+        numbers = np.atleast_1d(np.asarray(given))
     except ValueError:  # lists of unequal lengths
-        found = np.zeros((0, 0))
-    if found.dtype.kind not in "iuf" or found.ndim != 1:
+        numbers = np.zeros((0, 0))
+    if numbers.dtype.kind not in "iuf" or numbers.ndim != 1:
         text = str(given)[:40]
         raise DataError(
             f"{raw.where}: 'metadata/{key}' is '{text}'; it must be {width} numbers, one per dimension"
         )
-    if len(found) != width:
-        raise DataError(f"{raw.where}: 'metadata/{key}' has {len(found)} numbers for {width} actions")
-    return found.astype(np.float64)
+    if len(numbers) != width:
+        raise DataError(f"{raw.where}: 'metadata/{key}' has {len(numbers)} numbers for {width} actions")
+    return numbers.astype(np.float64)
 
 
 def settle_actions(raw: Raw, clipped: bool) -> Raw:

@@ -150,10 +150,10 @@ def without(raw: Raw, bad: Array) -> Raw:
 
 def drop_nonfinite(raw: Raw) -> tuple[Raw, int]:
     """Without rows that have numbers that are not finite, or far from all others; how many those were."""
-    found = [*first_bad(raw).values(), *(outlier.rows for outlier in outliers(raw).values())]
-    if not found:
+    bad_rows = [*first_bad(raw).values(), *(outlier.rows for outlier in outliers(raw).values())]
+    if not bad_rows:
         return raw, 0
     bad = np.zeros(len(raw.arrays["rewards"]), bool)
-    for rows in found:
+    for rows in bad_rows:
         bad[rows] = True
     return without(raw, bad), int(bad.sum())

@@ -32,7 +32,7 @@ class Outlier(NamedTuple):
 
 def outliers(raw: Raw) -> dict[str, Outlier]:
     """For each array that has such rows: which they are, by a range in float64 that they themselves do not move."""
-    bad, found = first_bad(raw), {}
+    bad, extremes = first_bad(raw), {}
     for key, array in raw.arrays.items():
         if array.dtype.kind != "f":
             continue
@@ -40,8 +40,8 @@ def outliers(raw: Raw) -> dict[str, Outlier]:
         whole = np.delete(np.arange(len(flat)), bad[key]) if key in bad else None
         outlier = _of(flat if whole is None else flat[whole], key == "rewards")
         if outlier is not None:
-            found[key] = outlier if whole is None else outlier._replace(rows=whole[outlier.rows])
-    return found
+            extremes[key] = outlier if whole is None else outlier._replace(rows=whole[outlier.rows])
+    return extremes
 
 
 def _of(flat: Array, reward: bool) -> Outlier | None:

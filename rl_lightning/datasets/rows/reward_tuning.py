@@ -62,11 +62,11 @@ def legacy_returns(rows: Dataset) -> Tensor:
     kept = ~(rows.truncated & ~rows.terminated)
     if "read/next_observations" in rows.about:  # the rows at time limits are gone already
         kept = torch.ones_like(kept)
-    found, total, length = [], 0.0, 0
+    returns, total, length = [], 0.0, 0
     pairs = zip(rows.reward[kept].double().tolist(), rows.terminated[kept].tolist(), strict=True)
     for reward, terminated in pairs:
         total, length = total + reward, length + 1
         if terminated or length == LEGACY_STEPS:
-            found.append(total)
+            returns.append(total)
             total, length = 0.0, 0
-    return torch.tensor(found or [total], dtype=torch.float64)
+    return torch.tensor(returns or [total], dtype=torch.float64)

@@ -92,12 +92,12 @@ def node_generator(node: list[Any]) -> np.random.Generator:
 
 def find_class(module: str, name: str, base: type) -> type:
     """A class of a module that is imported already: nothing is imported because a file says so."""
-    found: Any = sys.modules.get(module)
+    member: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, "__dict__", {}).get(part)  # getattr of any name could run something
-    if not isinstance(found, type) or not issubclass(found, base) or found.__module__ != module:
+        member = getattr(member, "__dict__", {}).get(part)  # getattr of any name could run something
+    if not isinstance(member, type) or not issubclass(member, base) or member.__module__ != module:
         raise MismatchError(f"no class {module}.{name}")
-    return found
+    return member
 
 
 class Encoder:

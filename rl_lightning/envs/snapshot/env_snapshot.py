@@ -72,9 +72,9 @@ def load_layers(
         if set(state) != {"layers"}:
             raise MismatchError(f"keys {sorted(map(str, state))} instead of 'layers'")
         names = [name for name, _ in state["layers"]]
-        found = [type(layer).__qualname__ for layer in layers]
-        if names != found:
-            raise MismatchError(f"layers {' > '.join(map(str, names))} instead of {' > '.join(found)}")
+        present = [type(layer).__qualname__ for layer in layers]
+        if names != present:
+            raise MismatchError(f"layers {' > '.join(map(str, names))} instead of {' > '.join(present)}")
         for layer, (_, node) in zip(layers, state["layers"], strict=True):
             decoder.layer(layer, node)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:

@@ -90,7 +90,7 @@ def wrap(env: Env, env_id: str, ends_when_dropped: bool = False) -> Env:
     """The env with what differs from D4RL's put right, inside its time limit."""
     limited = isinstance(env, gymnasium.wrappers.TimeLimit)
     inner: Env = env.env if limited else env  # type: ignore[attr-defined]
-    reward = next((found for start, found in REWARDS.items() if env_id.startswith(start)), None)
+    reward = next((reward_class for start, reward_class in REWARDS.items() if env_id.startswith(start)), None)
     if reward is not None:
         inner = DenseReward(inner, reward)
     if ends_when_dropped:

@@ -168,7 +168,7 @@ class NativeAtari(Envs):
         return obs
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
-        obs, rewards, terminated, truncated, found = self.native.step(actions.astype(np.int64))
+        obs, rewards, terminated, truncated, native_infos = self.native.step(actions.astype(np.int64))
         self._returns += rewards
         self._lengths += self.skip
         infos: Infos = {}
@@ -176,12 +176,12 @@ class NativeAtari(Envs):
         self._age += 1
         if ended.any():
             # a lost life leaves the game's own frame count running, and its row of final_obs unwritten
-            over = ended & (found["episode_frame_number"] <= self._frames)
-            final = found["final_obs"].copy()
+            over = ended & (native_infos["episode_frame_number"] <= self._frames)
+            final = native_infos["final_obs"].copy()
             final[~over] = obs[~over]
             infos["final_obs"] = self._pad(final)
             infos["episode"] = self._episodes(over)
-        self._frames[:] = found["episode_frame_number"]
+        self._frames[:] = native_infos["episode_frame_number"]
         self._age[ended] = 0
         self.steps += 1
         rewards = np.sign(rewards) if self.clip_rewards else rewards
@@ -263,7 +263,7 @@ class NativeFrames(NativeAtari):
         return self._stacks, {}
 
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
-        screens, rewards, terminated, truncated, found = self.native.step(actions.astype(np.int64))
+        screens, rewards, terminated, truncated, native_infos = self.native.step(actions.astype(np.int64))
         self._returns += rewards
         self._lengths += self.skip
         frames, width = self._seen(screens), self._channels
@@ -273,7 +273,7 @@ class NativeFrames(NativeAtari):
         ended = terminated | truncated
         if ended.any():
             infos["final_obs"] = stacks.copy()
-            infos["final_obs"][ended, -width:] = self._seen(found["final_obs"][ended])
+            infos["final_obs"][ended, -width:] = self._seen(native_infos["final_obs"][ended])
             infos["episode"] = self._episodes(ended)
             stacks[ended] = np.tile(frames[ended], (1, self.preset.num_stack, 1, 1))
         self.steps += 1

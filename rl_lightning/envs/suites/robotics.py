@@ -20,8 +20,8 @@ gymnasium.register_envs(gymnasium_robotics)
 
 
 def known_ids() -> list[str]:
-    found = gymnasium.registry.items()
-    return [name for name, spec in found if str(spec.entry_point).startswith("gymnasium_robotics.")]
+    registered = gymnasium.registry.items()
+    return [name for name, spec in registered if str(spec.entry_point).startswith("gymnasium_robotics.")]
 
 
 def build(env_id: str, kwargs: dict[str, Any], max_episode_steps: int | None, render_mode: str | None) -> Env:

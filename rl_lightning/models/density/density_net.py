@@ -105,10 +105,10 @@ class DensityRecipe(ABC):
 
 def recipe_from(spec: dict[str, Any]) -> DensityRecipe:
     """The recipe that `spec()` wrote down."""
-    found = find_class(str(spec["class_path"]), "the density")
-    if not issubclass(found, DensityRecipe):
+    recipe_class = find_class(str(spec["class_path"]), "the density")
+    if not issubclass(recipe_class, DensityRecipe):
         raise ConfigError(f"{spec['class_path']} is no density model")
-    return found(**spec["init_args"])
+    return recipe_class(**spec["init_args"])
 
 
 def check_positive(**values: float | None) -> None:

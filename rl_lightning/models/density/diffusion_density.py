@@ -78,8 +78,8 @@ class DiffusionDensityNet(DensityNet):
             alpha, sigma = level.sigmoid().sqrt(), (-level).sigmoid().sqrt()
             for noise in (probe, -probe):
                 v = alpha * noise - sigma * z
-                found = self.predict(alpha * z + sigma * noise, level.expand(len(z), 1))
-                gain += level.sigmoid() * (found * (2.0 * v - found)).sum(-1)
+                prediction = self.predict(alpha * z + sigma * noise, level.expand(len(z), 1))
+                gain += level.sigmoid() * (prediction * (2.0 * v - prediction)).sum(-1)
         step = (self.high - self.low) / len(self.levels)
         return self._gaussian(z.square().sum(-1)) + 0.25 * step * gain
 

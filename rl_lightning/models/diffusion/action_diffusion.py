@@ -64,10 +64,10 @@ class ActionDiffusion(nn.Module):
         return cls(obs_dim, action_dim, recipe_spec(denoiser), recipe_spec(schedule), normalize_obs)
 
     def loss(self, obs: Tensor, action: Tensor, share: Tensor, noise: Tensor) -> Tensor:
-        """Squared error of the noise found in actions [B, A] at times that belong to `share` [B] of [0, 1)."""
+        """Squared error of the noise predicted in actions [B, A] at times that belong to `share` [B] of [0, 1)."""
         time = self.noise_schedule.sample_t(share)
-        found = self.net(add_noise(self.noise_schedule, action, time, noise), time, self.norm(obs))
-        return denoising_loss(found, noise)
+        eps_pred = self.net(add_noise(self.noise_schedule, action, time, noise), time, self.norm(obs))
+        return denoising_loss(eps_pred, noise)
 
     def eps_fn(self, obs: Tensor) -> EpsFn:
         """What finds the noise in K candidates [B, K, A] for each observation [B, O]."""
@@ -75,8 +75,8 @@ class ActionDiffusion(nn.Module):
         cond = self.norm(obs).to(dtype).unsqueeze(1)
 
         def eps(x: Tensor, time: float) -> Tensor:
-            found = self.net(x.to(dtype), torch.full((1, 1), time, device=x.device), cond)
-            return found.to(x.dtype)
+            eps_pred = self.net(x.to(dtype), torch.full((1, 1), time, device=x.device), cond)
+            return eps_pred.to(x.dtype)
 
         return eps
 

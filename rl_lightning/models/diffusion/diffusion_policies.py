@@ -125,10 +125,10 @@ class GuidedPolicy(Excerpt):
     @cached_property
     def behavior(self) -> Any:
         with torch.random.fork_rng(devices=[]):  # weights are drawn before they are read
-            found = load_exported(self.source, "behavior")
-        if fingerprint(found) != self.mark:
+            behavior = load_exported(self.source, "behavior")
+        if fingerprint(behavior) != self.mark:
             raise ResumeError(f"{self.source}: not the behaviour that this policy was trained with")
-        return found
+        return behavior
 
     @cached_property
     def solver_steps(self) -> list[SolverStep]:
@@ -181,8 +181,8 @@ def guided_actions(
 def judged(critic: nn.Module, norm: nn.Module, obs: Tensor, action: Tensor) -> Tensor:
     """What critics think of candidates.  [B, O], [B, K, A] -> [E, B, K]"""
     seen = norm(obs).unsqueeze(1).expand(-1, action.shape[1], -1)
-    found = critic(seen.flatten(0, 1), action.flatten(0, 1))
-    return found.reshape(-1, *action.shape[:2])
+    values = critic(seen.flatten(0, 1), action.flatten(0, 1))
+    return values.reshape(-1, *action.shape[:2])
 
 
 def picked(action: Tensor, chosen: Tensor) -> Tensor:

@@ -68,8 +68,8 @@ def terminal_recall(
         mean, _ = model.predict(part.obs, part.action)
         seen = rule(mean[model.elites][..., :-1]).double().mean(0)
         true = part.terminated > 0.5
-        found = (true.sum(), seen[true].sum(), (~true).sum(), seen[~true].sum())
-        counts += torch.stack([value.double() for value in found]).cpu()
+        batch_counts = (true.sum(), seen[true].sum(), (~true).sum(), seen[~true].sum())
+        counts += torch.stack([value.double() for value in batch_counts]).cpu()
     ends, hits, others, alarms = counts.tolist()
     result = {"ends": ends, "false_alarms": alarms / max(others, 1.0)}
     return result | ({"recall": hits / ends} if ends else {})

@@ -103,10 +103,10 @@ class DensityPenalty(Penalty):
     def setup(self) -> None:
         if self.model is not None:
             return
-        found = load_exported(self.density, "density")
-        if not isinstance(found, CalibratedDensity):
-            raise ConfigError(f"{self.density} exports a {type(found).__name__}; a density is needed here")
-        self.use(found)
+        density = load_exported(self.density, "density")
+        if not isinstance(density, CalibratedDensity):
+            raise ConfigError(f"{self.density} exports a {type(density).__name__}; a density is needed here")
+        self.use(density)
 
     def use(self, density: CalibratedDensity) -> None:
         """Takes a density that is ready, instead of one from an artifact."""

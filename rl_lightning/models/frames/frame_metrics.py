@@ -27,10 +27,10 @@ def open_loop_rollout(world: FrameWorld, window: FrameWindow, length: int) -> Te
     state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
     frames = []
     for t in range(length):
-        found = world.features(stack, window.action[:, t], state)
-        frame = world.mode(found)
+        features = world.features(stack, window.action[:, t], state)
+        frame = world.mode(features)
         frames.append(frame)
-        stack, state = world.push(stack, frame), world.next_state(state, found)
+        stack, state = world.push(stack, frame), world.next_state(state, features)
     return torch.stack(frames, 1)
 
 
@@ -40,8 +40,8 @@ def one_step(world: FrameWorld, windows: FrameWindow) -> dict[str, float]:
     right = changed = same = pixels = exact = copied = error = weight = 0.0
     for window in chunks(windows):
         state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
-        found = world.features(window.stack, window.action[:, 0], state)
-        guess, truth = world.mode(found), window.frame[:, 0]
+        features = world.features(window.stack, window.action[:, 0], state)
+        guess, truth = world.mode(features), window.frame[:, 0]
         before = window.stack[:, -truth.shape[1] :]
         hit, moved = changed_accuracy(guess, truth, before)
         right, changed = right + float(hit), changed + float(moved)
@@ -49,7 +49,7 @@ def one_step(world: FrameWorld, windows: FrameWindow) -> dict[str, float]:
         exact += float((guess == truth).flatten(1).all(1).sum())
         copied += float((before == truth).sum())
         known = window.known[:, 0]
-        error += float(((found.value - window.value[:, 0]).square() * known).sum())
+        error += float(((features.value - window.value[:, 0]).square() * known).sum())
         weight += float(known.sum())
     return {
         "eval/changed_pixel_accuracy": right / max(changed, 1.0),
@@ -75,8 +75,8 @@ def open_loop(world: FrameWorld, windows: FrameWindow, horizons: Sequence[int]) 
             truth = window.frame[:, h - 1]
             wrong[h] += float((seen[:, h - 1] != truth).float().mean((1, 2, 3)).sum())
             still[h] += float((first != truth).float().mean((1, 2, 3)).sum())
-    found = {f"eval/open_loop_error_{h}": wrong[h] / count for h in there}
-    return found | {f"eval/copy_baseline_error_{h}": still[h] / count for h in there}
+    metrics = {f"eval/open_loop_error_{h}": wrong[h] / count for h in there}
+    return metrics | {f"eval/copy_baseline_error_{h}": still[h] / count for h in there}
 
 
 @torch.no_grad()
@@ -85,23 +85,23 @@ def predicted_rewards(world: FrameWorld, head: RewardNet, windows: FrameWindow) 
     told = []
     for window in chunks(windows):
         state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
-        found = world.features(window.stack, window.action[:, 0], state)
-        told.append(head(found.mid, found.fin).argmax(-1))
+        features = world.features(window.stack, window.action[:, 0], state)
+        told.append(head(features.mid, features.fin).argmax(-1))
     return torch.cat(told)
 
 
 def reward_scores(told: Tensor, label: Tensor) -> dict[str, float]:
     """Recall and precision of each class that occurs, and the mean recall, by which a head is ranked."""
-    found: dict[str, float] = {"eval/reward_accuracy": float((told == label).float().mean())}
+    metrics: dict[str, float] = {"eval/reward_accuracy": float((told == label).float().mean())}
     recalls = []
     for k, name in enumerate(("minus", "zero", "plus")):
         there, said = label == k, told == k
         if there.any():
             recalls.append(float(said[there].float().mean()))
-            found[f"eval/reward_recall_{name}"] = recalls[-1]
+            metrics[f"eval/reward_recall_{name}"] = recalls[-1]
         if said.any():
-            found[f"eval/reward_precision_{name}"] = float(there[said].float().mean())
-    return found | {
+            metrics[f"eval/reward_precision_{name}"] = float(there[said].float().mean())
+    return metrics | {
         "eval/score": sum(recalls) / len(recalls),
         "eval/num_rewarded_steps": float((label != 1).sum()),
     }

@@ -161,15 +161,15 @@ class FrameWorld(nn.Module):
         _, height, width = self.frame_shape
         return self.latent_anneal.new_zeros(count, self.recurrent_state_size, height, width)
 
-    def next_state(self, state: Tensor | None, found: Features) -> Tensor | None:
+    def next_state(self, state: Tensor | None, features: Features) -> Tensor | None:
         """The memory after a step: old and new, mixed by a gate. No gradient goes back through time."""
         if self.remember is None:
             return None
-        old = self.first_state(len(found.fin)) if state is None else state
-        gate, new = self.remember(torch.cat([old.to(found.fin.dtype), found.fin], 1)).chunk(2, 1)
+        old = self.first_state(len(features.fin)) if state is None else state
+        gate, new = self.remember(torch.cat([old.to(features.fin.dtype), features.fin], 1)).chunk(2, 1)
         return torch.lerp(old, new.tanh().to(old.dtype), gate.sigmoid().to(old.dtype))
 
-    def frame_logits(self, found: Features) -> Tensor:
+    def frame_logits(self, features: Features) -> Tensor:
         """Of the colours that were seen, in their order.  -> [B, K, C, H, W]"""
         channels, height, width = self.frame_shape
         weight, bias = self.logits.weight, self.logits.bias
@@ -177,7 +177,7 @@ class FrameWorld(nn.Module):
         if self.seen is not None:  # rows of one colour lie together: [colors * C, W, 1, 1]
             weight = weight.unflatten(0, (-1, channels))[self.seen].flatten(0, 1)
             bias = bias.view(-1, channels)[self.seen].flatten()
-        logits = F.conv2d(found.fin, weight, bias)
+        logits = F.conv2d(features.fin, weight, bias)
         return logits.view(len(logits), -1, channels, height, width) if channels > 1 else logits[:, :, None]
 
     def classes(self, frame: Tensor) -> Tensor:
@@ -191,9 +191,9 @@ class FrameWorld(nn.Module):
         best = logits.argmax(1)
         return (best if self.seen is None else self.seen.nonzero()[:, 0][best]).to(torch.uint8)
 
-    def mode(self, found: Features) -> Tensor:
+    def mode(self, features: Features) -> Tensor:
         """The same, from features."""
-        return self.to_frame(self.frame_logits(found))
+        return self.to_frame(self.frame_logits(features))
 
     def push(self, stack: Tensor, frame: Tensor) -> Tensor:
         """The stack one frame later."""
@@ -205,15 +205,15 @@ class FrameWorld(nn.Module):
         generator: torch.Generator | None,
     ) -> PredictedStep:  # fmt: skip
         """One imagined step; `head` tells the reward where the world has no head of its own."""
-        found = self.features(stack, action, state, generator=generator)
+        features = self.features(stack, action, state, generator=generator)
         head = head or self.reward
         if head is None:
             raise ConfigError("this world tells no reward: give the artifact of a reward stage")
-        reward = head(found.mid, found.fin).argmax(-1).to(torch.float32) - 1.0
+        reward = head(features.mid, features.fin).argmax(-1).to(torch.float32) - 1.0
         over = torch.zeros_like(reward, dtype=torch.bool)
         if self.end is not None:
-            over = self.end(found.fin) > 0
-        return PredictedStep(self.mode(found), reward, over, self.next_state(state, found))
+            over = self.end(features.fin) > 0
+        return PredictedStep(self.mode(features), reward, over, self.next_state(state, features))
 
     @torch.no_grad()
     def state_value(self, stack: Tensor, state: Tensor | None = None) -> Tensor:

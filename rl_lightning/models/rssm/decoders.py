@@ -110,8 +110,8 @@ class IdentityReadout(ObservationDecoder):
         return self.weight * error.square().flatten(obs.dim() - len(self.obs_shape)).sum(-1)
 
     def predict(self, feature: Tensor) -> Tensor:
-        found = feature[..., self.deter : self.deter + math.prod(self.obs_shape)]
-        return found.unflatten(-1, self.obs_shape)
+        flat_obs = feature[..., self.deter : self.deter + math.prod(self.obs_shape)]
+        return flat_obs.unflatten(-1, self.obs_shape)
 
 
 class ConvDecoder(DecoderRecipe):

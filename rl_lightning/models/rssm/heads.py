@@ -129,8 +129,8 @@ class TwoHotHeadNet(ScalarHead):
         self.register_buffer("bins", bins, persistent=False)
 
     def mean(self, raw: Tensor) -> Tensor:
-        found = two_hot_mean(raw, self.bins)
-        return found if self.exponential else symexp(found)
+        mean = two_hot_mean(raw, self.bins)
+        return mean if self.exponential else symexp(mean)
 
     def loss(self, raw: Tensor, target: Tensor) -> Tensor:
         return two_hot_loss(raw, target if self.exponential else symlog(target), self.bins)

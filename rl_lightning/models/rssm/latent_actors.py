@@ -216,22 +216,22 @@ class ActorHead:
 
     def build(self, feature_dim: int, spec: EnvSpec) -> LatentActor:
         continuous = spec.action_kind == "continuous"
-        found = self.distribution or (BoundedNormal() if continuous else OneHot())
-        if found.continuous != continuous:
+        distribution = self.distribution or (BoundedNormal() if continuous else OneHot())
+        if distribution.continuous != continuous:
             fits = "BoundedNormal, TruncatedNormal or TanhNormal" if continuous else "OneHot"
             raise ConfigError(
-                f"{type(found).__name__} does not fit the {spec.action_kind.replace('_', '-')} actions of "
+                f"{type(distribution).__name__} does not fit the {spec.action_kind.replace('_', '-')} actions of "
                 f"{spec.env_id}; set model.actor.distribution to {fits}, or leave it out"
             )
         net = DenseStack(
             feature_dim,
             self.hidden_dims,
-            found.params_dim(spec),
+            distribution.params_dim(spec),
             self.norm,
             self.activation,
             self.zero_init_last,
         )
-        return LatentActor(net, found, spec)
+        return LatentActor(net, distribution, spec)
 
 
 class LatentActor(nn.Module):

@@ -55,19 +55,19 @@ def open_loop_rollout_latent(world: WorldModel, batch: Sequences, context: int) 
     )
 
 
-def open_loop_report(found: OpenLoopRollout) -> dict[str, dict[str, float]]:
+def open_loop_report(rollout: OpenLoopRollout) -> dict[str, dict[str, float]]:
     """Errors of dreamed observations as shares of their variance, rewards beside those received, and the divergence."""
-    true = found.true[:, found.context :]
-    spread = found.true.flatten(0, 1).var(0, correction=0).sum().clamp_min(1e-8)
-    error = (found.dreamed - true).square().flatten(2).sum(-1) / spread
-    seen = (found.reconstructed - found.true).square().flatten(2).sum(-1).mean() / spread
+    true = rollout.true[:, rollout.context :]
+    spread = rollout.true.flatten(0, 1).var(0, correction=0).sum().clamp_min(1e-8)
+    error = (rollout.dreamed - true).square().flatten(2).sum(-1) / spread
+    seen = (rollout.reconstructed - rollout.true).square().flatten(2).sum(-1).mean() / spread
     report = {"reconstruction_error": seen.item()}
     for step in STEPS:
-        if step <= error.shape[1] and found.same_episode[:, step - 1].any():
-            report[f"error_{step}"] = error[:, step - 1][found.same_episode[:, step - 1]].mean().item()
-    dreamed, received = found.dreamed_reward[found.same_episode], found.reward[found.same_episode]
+        if step <= error.shape[1] and rollout.same_episode[:, step - 1].any():
+            report[f"error_{step}"] = error[:, step - 1][rollout.same_episode[:, step - 1]].mean().item()
+    dreamed, received = rollout.dreamed_reward[rollout.same_episode], rollout.reward[rollout.same_episode]
     return {
-        "open_loop": report | {"kl": found.kl, "windows": float(len(true))},
+        "open_loop": report | {"kl": rollout.kl, "windows": float(len(true))},
         "reward": reward_calibration(dreamed, received),
     }
 
@@ -80,11 +80,11 @@ def reward_calibration(dreamed: Tensor, received: Tensor) -> dict[str, float]:
     bins = [(dreamed[part].mean() - received[part].mean()).abs() for part in order.chunk(BINS)]
     centred, other = dreamed - dreamed.mean(), received - received.mean()
     scale = (centred.square().mean() * other.square().mean()).sqrt()
-    found = {
+    metrics = {
         "real_return": received.mean().item(),
         "predicted": dreamed.mean().item(),
         "calibration_gap": torch.stack(bins).mean().item(),
     }
     if scale > 1e-8:
-        found["correlation"] = ((centred * other).mean() / scale).item()
-    return found
+        metrics["correlation"] = ((centred * other).mean() / scale).item()
+    return metrics

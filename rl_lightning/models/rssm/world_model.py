@@ -156,14 +156,14 @@ class WorldModel(nn.Module):
     def losses(self, window: Window, observed: Observed) -> tuple[dict[str, Tensor], Tensor]:
         """(loss of each part [T, B], but the KL's, which is a scalar already; mean divergence)."""
         feature = observed.state.feature
-        found = {
+        losses = {
             "decoder": self.decoder.loss(feature, window.obs),
             "reward": self.reward_coef * self.reward_head.loss(self.reward_head(feature), window.reward),
         }
         if self.continue_head is not None:
-            found["continue"] = self.continue_head.loss(feature, window.terminated)
-        found["kl"], divergence = self.kl(self.rssm.latent, observed.post, observed.prior)
-        return found, divergence
+            losses["continue"] = self.continue_head.loss(feature, window.terminated)
+        losses["kl"], divergence = self.kl(self.rssm.latent, observed.post, observed.prior)
+        return losses, divergence
 
     def carry_after_rows(self, window: Window, observed: Observed) -> Tensor:
         """The carry after every row, as buffers keep it, burn-in included.  [B, L, W]"""

@@ -83,8 +83,8 @@ class Recording(nn.Module):
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         """Rows are not weights: there are as many as were recorded."""
         for name in FIELDS:
-            found = state_dict.get(f"{prefix}{name}")
-            if found is not None:
+            saved = state_dict.get(f"{prefix}{name}")
+            if saved is not None:
                 own = getattr(self, name)
-                setattr(self, name, own.new_zeros(len(found), *own.shape[1:]))
+                setattr(self, name, own.new_zeros(len(saved), *own.shape[1:]))
         super()._load_from_state_dict(state_dict, prefix, *args)

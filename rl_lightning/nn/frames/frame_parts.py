@@ -114,21 +114,21 @@ class UpsampleConv(nn.ConvTranspose2d):
         odd = self.output_padding
         high, wide = 2 * x.shape[2] + int(odd[0]), 2 * x.shape[3] + int(odd[1])
         padded = F.pad(x, (1, 1 + int(odd[1]), 1, 1 + int(odd[0])))
-        found: Tensor | None = None
+        output: Tensor | None = None
         for number, kernel in enumerate(self.quarters):
             row, column = divmod(number, 2)
             rows, columns = (high - row + 1) // 2, (wide - column + 1) // 2
             quarter = F.conv2d(
                 padded[:, :, row : row + rows + 1, column : column + columns + 1], kernel, self.bias
             )
-            if found is None:
+            if output is None:
                 shape = (len(x), self.out_channels, high, wide)
-                found = torch.empty(
+                output = torch.empty(
                     shape, dtype=quarter.dtype, device=x.device, memory_format=torch.channels_last
                 )
-            found[:, :, row::2, column::2] = quarter
-        assert found is not None
-        return found
+            output[:, :, row::2, column::2] = quarter
+        assert output is not None
+        return output
 
 
 def make_norm(kind: str, channels: int, affine: bool = True) -> nn.Module:

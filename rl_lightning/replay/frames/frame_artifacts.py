@@ -91,11 +91,11 @@ def write_frames(target: Path, generation: Path, states: list[dict[str, Any]]) -
 
 def content_hash(log: dict[str, Any], folder: Path) -> str:
     """Of the rows of a collection, however many segments they were saved in: a stop in between changes nothing."""
-    store, found = SegmentStore(folder), {name: hashlib.sha256() for name in COLUMNS}
+    store, hashes = SegmentStore(folder), {name: hashlib.sha256() for name in COLUMNS}
     for record in log["segments"]:
         for name, rows in store.read(record).items():
-            found[name].update(rows.numpy().tobytes())
-    whole = [log["count"], log["parts"], *(each.hexdigest() for each in found.values())]
+            hashes[name].update(rows.numpy().tobytes())
+    whole = [log["count"], log["parts"], *(each.hexdigest() for each in hashes.values())]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 

@@ -170,14 +170,14 @@ class FrameLog:
     def starts(self, length: int) -> Tensor:
         """Rows that `length` steps follow within the episode; says so where there are none."""
         run = self.walk(0.99).run
-        found = (run >= length).nonzero()[:, 0]
-        if not len(found):
+        rows = (run >= length).nonzero()[:, 0]
+        if not len(rows):
             longest = int(run.max()) if len(run) else 0
             raise DataError(
                 f"no episode of {self.spec.env_id} has {length} steps in a row; the longest has {longest}. "
                 f"Use --data.sequence_length {max(longest, 1)}, or collect more"
             )
-        return found
+        return rows
 
     def stack(self, rows: Tensor) -> Tensor:
         """Stacks as the env shows them, held back at the episode's first frame.  [B] -> [B, F*C, H, W]"""
@@ -238,12 +238,12 @@ class FrameLog:
         """Steps on which a thing of a rare colour moves otherwise than on the one before, by more than a pixel along
         either axis of its mean place.  [K] bool -> [R] bool"""
         before, after = self.tensor("before").long(), self.walk(0.99).after
-        frames, found = self.tensor("frame")[:, 0], torch.zeros(self.count, dtype=torch.bool)
+        frames, turned = self.tensor("frame")[:, 0], torch.zeros(self.count, dtype=torch.bool)
         for color in rare.nonzero()[:, 0].tolist():
             place = torch.cat([mean_place(part == color) for part in frames.split(CHUNK)])
             bend = place[after] - 2.0 * place + place[before]
-            found |= bend.abs().amax(-1) > 1.0  # False where it is not seen: NaN
-        return found & (after >= 0) & (before != torch.arange(self.count))
+            turned |= bend.abs().amax(-1) > 1.0  # False where it is not seen: NaN
+        return turned & (after >= 0) & (before != torch.arange(self.count))
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Puts new rows into the store; what is returned names all segments."""
@@ -263,14 +263,14 @@ class FrameLog:
         for record in store.records:
             tensors, start, end = store.read(record), record["start"], record["end"]
             for name, dtype in COLUMNS.items():
-                found, shape = tensors.get(name), (end - start, *self._arrays[name].shape[1:])
-                if found is None or tuple(found.shape) != shape or found.numpy().dtype != dtype:
-                    there = "none" if found is None else list(found.shape[1:])
+                saved, shape = tensors.get(name), (end - start, *self._arrays[name].shape[1:])
+                if saved is None or tuple(saved.shape) != shape or saved.numpy().dtype != dtype:
+                    there = "none" if saved is None else list(saved.shape[1:])
                     raise ResumeError(
                         f"{store.folder / record['file']}: each {name} is {there}, this run has {list(shape[1:])}: "
                         "frames of another size, or of another version"
                     )
-                self._arrays[name][start:end] = found.numpy()
+                self._arrays[name][start:end] = saved.numpy()
         self.count = int(state["count"])
         self.parts = [int(row) for row in state["parts"]]
         self.tails = {int(env): int(row) for env, row in state["tails"].items()}

@@ -63,15 +63,15 @@ class Entry:
 @functools.cache
 def classes(folder: str) -> dict[str, Entry]:
     """Public classes defined in one folder of the package, by short name."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for file in sorted((PACKAGE / folder).rglob("*.py")):
         if "toys" in file.parts:  # envs go by id, never by class
             continue
         module = ".".join(("rl_lightning", *file.relative_to(PACKAGE).with_suffix("").parts))
         for node in ast.parse(file.read_text(encoding="utf-8"), str(file)).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name] = _entry(node, module.removesuffix(".__init__"))
-    return found
+                entries[node.name] = _entry(node, module.removesuffix(".__init__"))
+    return entries
 
 
 @functools.cache

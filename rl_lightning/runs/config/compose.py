@@ -88,11 +88,11 @@ def config_roots() -> list[Path]:
 
 def shipped() -> dict[str, Path]:
     """Every shipped config by name."""
-    found: dict[str, Path] = {}
+    configs: dict[str, Path] = {}
     for root in config_roots():
         for path in sorted(root.rglob("*.yaml")):
-            found.setdefault(path.relative_to(root).with_suffix("").as_posix(), path)
-    return found
+            configs.setdefault(path.relative_to(root).with_suffix("").as_posix(), path)
+    return configs
 
 
 def find(name: str, base: Path | None = None) -> Path:

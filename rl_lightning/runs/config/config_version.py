@@ -40,19 +40,19 @@ def migrate(
     config: Config, where: str, changes: tuple[Change, ...] = CHANGES, version: int = VERSION
 ) -> Config:
     """The config as of today, without its version; raises ConfigError with what to change by hand."""
-    found = config.get(KEY, version)
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise ConfigError(f"{where}: {KEY} is {found!r:.40}; it is a whole number, today {version}")
-    if found > version:
+    written = config.get(KEY, version)
+    if isinstance(written, bool) or not isinstance(written, int) or written < 0:
+        raise ConfigError(f"{where}: {KEY} is {written!r:.40}; it is a whole number, today {version}")
+    if written > version:
         raise ConfigError(
-            f"{where}: was written for a later rl_lightning ({KEY} {found}; this one knows {version}). "
+            f"{where}: was written for a later rl_lightning ({KEY} {written}; this one knows {version}). "
             "Update rl_lightning, in a checkout with git pull"
         )
     current = copy.deepcopy({key: value for key, value in config.items() if key != KEY})
-    if found < WORDS:
+    if written < WORDS:
         current = in_todays_words(current)
     for change in sorted(changes, key=lambda change: change.version):
-        if found < change.version:
+        if written < change.version:
             _apply(current, change, where)
     return current
 
@@ -76,7 +76,7 @@ def _apply(config: Config, change: Change, where: str) -> None:
 
 
 def _inside(config: Config, path: list[str]) -> Config | None:
-    found: Any = config
+    node: Any = config
     for word in path:
-        found = found.get(word) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
+        node = node.get(word) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else None

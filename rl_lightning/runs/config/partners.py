@@ -30,8 +30,8 @@ def _class(path: str) -> type:
 def _example(algorithm: str) -> str:
     """A shipped config of the algorithm, the first by name."""
     wanted = re.compile(rf"^model:\s*\{{?\s*(?:class_path:\s*)?{algorithm}\b", re.MULTILINE)
-    found = [
+    examples = [
         name for name, path in sorted(shipped().items()) if wanted.search(path.read_text(encoding="utf-8"))
     ]
-    preferred = [name for name in found if name.endswith(("cartpole", "pendulum"))]
-    return f" Try --config {(preferred or found)[0]}" if found else ""
+    preferred = [name for name in examples if name.endswith(("cartpole", "pendulum"))]
+    return f" Try --config {(preferred or examples)[0]}" if examples else ""

@@ -24,14 +24,14 @@ class Ledger:
 
     def read(self) -> dict[str, Entry]:
         try:
-            found = json.loads(self.path.read_text())
+            content = json.loads(self.path.read_text())
         except FileNotFoundError:
             return {}
         except ValueError as error:
             raise ResumeError(f"{self.path}: cannot be read ({error})") from None
-        if not isinstance(found, dict) or not isinstance(found.get("jobs"), dict):
+        if not isinstance(content, dict) or not isinstance(content.get("jobs"), dict):
             raise ResumeError(f"{self.path}: is no ledger of a pipeline")
-        return dict(found["jobs"])
+        return dict(content["jobs"])
 
     def set(self, key: str, **fields: Any) -> None:
         jobs = self.read()

@@ -91,10 +91,10 @@ def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:
                 continue
             numbered = cycles > 1 and not stage.get("once")
             key = f"{name}-{cycle}" if numbered else name
-            found = {
+            sources = {
                 dotted: _source(stage, dotted, source, newest) for dotted, source in _inputs(stage).items()
             }
-            inputs = {dotted: source for dotted, source in found.items() if source is not None}
+            inputs = {dotted: source for dotted, source in sources.items() if source is not None}
             config = _with_budget(configs[name], stage.get("budget_by_cycle") or {}, cycle, name)
             before = newest.get(name) if stage.get("warm_start") else None
             jobs.append(Job(key, name, cycle, config, inputs, before, str(stage.get("artifact", "best"))))

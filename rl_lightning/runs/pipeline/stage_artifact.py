@@ -48,8 +48,8 @@ def write_artifact(folder: Path, checkpoint: Path, config: dict[str, Any], about
 
 def _data_states(generation: Path) -> list[dict[str, Any]]:
     """What the data of each rank saved beside a checkpoint; nothing beside one that holds weights alone."""
-    found = sorted(generation.glob("rank-*.pt"), key=lambda path: int(path.stem.removeprefix("rank-")))
-    return [read_file(path)["data"] for path in found]
+    files = sorted(generation.glob("rank-*.pt"), key=lambda path: int(path.stem.removeprefix("rank-")))
+    return [read_file(path)["data"] for path in files]
 
 
 def read_artifact(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:

@@ -87,7 +87,7 @@ def _activation(torso: Any) -> str:
 def _mean_return(config: EnvConfig, act: ActFn, episodes: int, generator: torch.Generator | None) -> float:
     envs = make_envs(config, min(episodes, MOST_ENVS), training=False)
     try:
-        found = evaluate(act, no_carry, envs, episodes, derive(0, "publish"), generator, StepCap(envs))
-        return float(np.mean([episode.episode_return for episode in found]))
+        results = evaluate(act, no_carry, envs, episodes, derive(0, "publish"), generator, StepCap(envs))
+        return float(np.mean([episode.episode_return for episode in results]))
     finally:
         envs.close()

@@ -278,13 +278,13 @@ def _player_of_run(asked: DatasetRequest, run: str) -> tuple[EnvConfig, list[Rec
     if config is None:
         raise ConfigError(f"run '{run}' has no env; give one with --env ID")
     check_name(asked.name, run, config.id)
-    found = resolve(run)
+    source_run = resolve(run)
     about = {
         "level": "run",
-        "run": found.name,
+        "run": source_run.name,
         "algorithm": type(model).__name__,
         "checkpoint": which,
-        "sha256": file_digest(found.checkpoint(which)),
+        "sha256": file_digest(source_run.checkpoint(which)),
     }
     return config, [RecordingPolicy(model.act_fn(), model.initial_carry, about)]
 
@@ -336,10 +336,10 @@ def env_key(env_id: str) -> str:
 
 
 def _spec_metadata(spec: EnvSpec) -> dict[str, Any]:
-    found: dict[str, Any] = {"max_episode_steps": spec.max_episode_steps}
+    metadata: dict[str, Any] = {"max_episode_steps": spec.max_episode_steps}
     if spec.action_kind == "continuous":
-        return found | {"action_low": list(spec.action_low), "action_high": list(spec.action_high)}
-    return found | {"action_sizes": list(spec.action_sizes)}
+        return metadata | {"action_low": list(spec.action_low), "action_high": list(spec.action_high)}
+    return metadata | {"action_sizes": list(spec.action_sizes)}
 
 
 def _reference(env: str) -> dict[str, Any]:

@@ -17,17 +17,17 @@ def artifacts_of(config: Any, key: str = "", kind: str = "digest") -> dict[str, 
         key: Of the config itself.
         kind: digest (of weights and frames), or sha256 (of the weights alone, as older records have it).
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     if isinstance(config, dict):
         for name, value in config.items():
-            found |= artifacts_of(value, key if name == "init_args" else f"{key}.{name}".lstrip("."), kind)
+            digests |= artifacts_of(value, key if name == "init_args" else f"{key}.{name}".lstrip("."), kind)
     elif isinstance(config, list):
         for place, value in enumerate(config):
-            found |= artifacts_of(value, f"{key}.{place}", kind)
+            digests |= artifacts_of(value, f"{key}.{place}", kind)
     elif isinstance(config, str) and "/" in config and len(config) < 4096 and "\0" not in config:
         digest = _digest(Path(config).expanduser(), kind)
-        found = {key: digest} if digest else {}
-    return found
+        digests = {key: digest} if digest else {}
+    return digests
 
 
 def _digest(place: Path, kind: str) -> str:

@@ -24,8 +24,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         config = yaml.load(raw.decode("utf-8"), loader) if len(raw) <= MAX_BYTES else None
     except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError):
         return {}
-    found = flatten(config) if isinstance(config, dict) else {}
-    return {key: _hidden(key, value) for key, value in found.items()}
+    settings = flatten(config) if isinstance(config, dict) else {}
+    return {key: _hidden(key, value) for key, value in settings.items()}
 
 
 def _hidden(key: str, value: Any) -> Any:
@@ -38,7 +38,7 @@ def _hidden(key: str, value: Any) -> Any:
 
 def flatten(config: dict[Any, Any]) -> dict[str, Any]:
     """Dotted keys without `init_args`; a stage is called by its name. Empty if there are far too many."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     visits = 0
 
     def walk(value: Any, key: str) -> None:
@@ -54,13 +54,13 @@ def flatten(config: dict[Any, Any]) -> dict[str, Any]:
                 name = item.get("name", place) if isinstance(item, dict) else place
                 walk(item, f"{key}.{name}")
         else:
-            found[key] = value
+            flat[key] = value
 
     try:
         walk(config, "")
     except (OverflowError, RecursionError):  # aliases of aliases stand for billions of settings
         return {}
-    return found
+    return flat
 
 
 def short_class(path: Any) -> str:

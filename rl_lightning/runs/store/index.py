@@ -89,12 +89,12 @@ class Index:
 
     def runs(self) -> list[RunEntry]:
         """Every run and every stage of a pipeline, oldest first."""
-        found = []
+        entries = []
         for name, folder in _folders(str(self.root)):
             run = self._listed(name, folder)
             if run is None:
                 continue
-            found.append(run)
+            entries.append(run)
             if run.is_pipeline:
                 listed = (self._listed(f"{name}/{stage}", path) for stage, path in _folders(folder))
                 stages = sorted((stage for stage in listed if stage is not None), key=_created)
@@ -103,10 +103,10 @@ class Index:
                     "algorithm": "pipeline",
                     **_outcome(stages, _last_named(run.config)),
                 }
-                found += stages
-        there = {run.name for run in found}
+                entries += stages
+        there = {run.name for run in entries}
         self._gone = {name for name in self._part("record") if name not in there}
-        return sorted(found, key=_created)
+        return sorted(entries, key=_created)
 
     def _listed(self, name: str, folder: str) -> RunEntry | None:
         path = f"{folder}/{RECORD}"

@@ -51,12 +51,12 @@ def real_name(metric: str, columns: Sequence[str]) -> str | None:
 
 
 def find_column(metric: str, columns: Sequence[str], run: str) -> str:
-    found = real_name(metric, columns)
-    if found is None:
+    name = real_name(metric, columns)
+    if name is None:
         known = [column for column in columns if column not in CLOCKS]
         hint = did_you_mean(metric, known) or f" (it has {', '.join(known[:8])})"
         raise DataError(f"run '{run}' has no metric '{metric}'{hint}")
-    return found
+    return name
 
 
 def read_columns(path: Path, names: Iterable[str]) -> dict[str, list[float | None]]:
@@ -66,14 +66,14 @@ def read_columns(path: Path, names: Iterable[str]) -> dict[str, list[float | Non
             lines = _whole_lines(file)
             columns = next(csv.reader(lines), [])
             places = {name: columns.index(name) for name in names if name in columns}
-            found: dict[str, list[float | None]] = {name: [] for name in places}
+            values: dict[str, list[float | None]] = {name: [] for name in places}
             for row in csv.reader(lines):
                 size = len(row)
                 for name, place in places.items():
-                    found[name].append(number(row[place]) if place < size else None)
+                    values[name].append(number(row[place]) if place < size else None)
     except csv.Error as error:
         raise DataError(f"{path}: is no table of metrics ({error})") from None
-    return found
+    return values
 
 
 def _whole_lines(file: Iterable[str]) -> Iterator[str]:
@@ -88,7 +88,7 @@ def seconds(columns: dict[str, list[float | None]]) -> list[float]:
     rates = [columns.get("time/env_steps_per_s", []), columns.get("time/updates_per_s", [])]
     clocks = [columns.get("env_step", []), columns.get("update", [])]
     size = max((len(column) for column in (*rates, *clocks)), default=0)
-    passed, before, found = 0.0, [0.0, 0.0], []
+    passed, before, elapsed = 0.0, [0.0, 0.0], []
     for i in range(size):
         for rate, clock, k in zip(rates, clocks, (0, 1), strict=True):
             speed, now = (rate[i] if rate else None), (clock[i] if clock else None)
@@ -97,20 +97,20 @@ def seconds(columns: dict[str, list[float | None]]) -> list[float]:
                 break
         if any(rate and rate[i] is not None for rate in rates):
             before = [(clock[i] or 0.0) if clock else 0.0 for clock in clocks]
-        found.append(passed)
-    return found
+        elapsed.append(passed)
+    return elapsed
 
 
 def newest(path: Path) -> dict[str, float]:
     """The last value of every column, read from the end of the file."""
     columns = header(path)
     size = os.stat(path).st_size
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for window in (*WINDOWS, size):
-        found = _newest_in(path, columns, max(0, size - window))
-        if len(found) == len(columns) or window >= size:
+        values = _newest_in(path, columns, max(0, size - window))
+        if len(values) == len(columns) or window >= size:
             break
-    return found
+    return values
 
 
 def _newest_in(path: Path, columns: list[str], start: int) -> dict[str, float]:
@@ -118,7 +118,7 @@ def _newest_in(path: Path, columns: list[str], start: int) -> dict[str, float]:
         file.seek(start)
         text = file.read().decode("utf-8", "replace").replace("\0", "")
     lines = text.splitlines(keepends=True)[1:]  # the header, or a line that begins before the window
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     wanted = dict(enumerate(columns))
     for line in reversed(lines):
         if not line.endswith(("\n", "\r")):
@@ -127,8 +127,8 @@ def _newest_in(path: Path, columns: list[str], start: int) -> dict[str, float]:
         for place, name in list(wanted.items()):
             value = number(cells[place]) if place < len(cells) else None
             if value is not None:
-                found[name] = value
+                values[name] = value
                 del wanted[place]
         if not wanted:
             break
-    return found
+    return values

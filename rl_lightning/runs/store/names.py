@@ -30,10 +30,10 @@ def slug(text: str) -> str:
 
 def did_you_mean(word: str, choices: Iterable[str], count: int = 3) -> str:
     """ "; did you mean 'x' or 'y'?", or nothing when no choice is near."""
-    found = nearest(word, choices, count)
-    if not found:
+    names = nearest(word, choices, count)
+    if not names:
         return ""
-    quoted = [f"'{name}'" for name in found]
+    quoted = [f"'{name}'" for name in names]
     return (
         "; did you mean "
         + " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)

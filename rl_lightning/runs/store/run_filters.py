@@ -55,11 +55,11 @@ def parse_condition(text: str) -> Condition:
 
 def keep(runs: Sequence[RunEntry], conditions: Iterable[Condition]) -> list[RunEntry]:
     """The runs for which all conditions hold; a key that no run knows is refused."""
-    found = list(runs)
+    matching = list(runs)
     for condition in conditions:
         check_key(condition.key, runs, "--filter")
-        found = [run for run in found if condition.holds(run)]
-    return found
+        matching = [run for run in matching if condition.holds(run)]
+    return matching
 
 
 def order(runs: Sequence[RunEntry], key: str, reverse: bool = False) -> list[RunEntry]:

@@ -161,8 +161,8 @@ def group_of(name: str) -> list[Run] | None:
 def folders() -> list[Path]:
     """Every run folder, oldest first."""
     root = logs_root()
-    found = [p for p in root.iterdir() if (p / RECORD).is_file()] if root.is_dir() else []
-    return sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
+    paths = [p for p in root.iterdir() if (p / RECORD).is_file()] if root.is_dir() else []
+    return sorted(paths, key=lambda path: (path.stat().st_mtime, path.name))
 
 
 def alive(record: dict[str, Any]) -> bool:

@@ -93,10 +93,10 @@ def _clocks(run: Run, record: dict[str, Any]) -> dict[str, int]:
 
 
 def versions() -> dict[str, str]:
-    found = {}
+    installed = {}
     for package in _VERSIONS:
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed

@@ -15,15 +15,15 @@ from rl_lightning.runs.store.run_folder import Run, resolve
 def select_runs(words: Iterable[str], index: Index | None = None) -> dict[str, list[Run]]:
     """The runs that each word stands for, by label; of a pipeline, its last stage that has metrics."""
     listed = (index or Index()).runs()
-    found: dict[str, list[Run]] = {}
+    groups: dict[str, list[Run]] = {}
     for word in words:
         members = _members(word, listed)
         label = word.rstrip("/") or word
         if not members:
             run = resolve(word)
-            members, label = [run], run.name if run.name not in found else label
-        found[label] = [last_stage(run) for run in members]
-    return found
+            members, label = [run], run.name if run.name not in groups else label
+        groups[label] = [last_stage(run) for run in members]
+    return groups
 
 
 def _members(word: str, listed: Sequence[RunEntry]) -> list[Run]:
