@@ -114,7 +114,7 @@ def find_class(class_path: str, where: str) -> type[Any]:
     """Only classes of this package, or of one that the user imported, are ever made from a file's word."""
     module, _, name = class_path.rpartition(".")
     root = module.split(".")[0]
-    if root not in {"rl_lightning", *(given.split(".")[0] for given in ALLOWED_IMPORTS)}:
+    if root not in {"rl_lightning", *(package.split(".")[0] for package in ALLOWED_IMPORTS)}:
         raise ConfigError(f"{where} was made with {class_path}; allow it with: --import {root}")
     member = getattr(importlib.import_module(module), name, None)
     if not isinstance(member, type):

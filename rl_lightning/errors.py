@@ -73,5 +73,5 @@ def name_arguments(error: RLError, arguments: Collection[str], *groups: str) -> 
     if _from_config.get() or not error.args:
         return
     keys = re.compile(rf"(?<![\w./-])(?:{'|'.join(groups)})\.([a-z_]\w*)")
-    told = keys.sub(lambda key: key[1] if key[1] in arguments else key[0], str(error.args[0]))
-    error.args = (told, *error.args[1:])
+    message = keys.sub(lambda key: key[1] if key[1] in arguments else key[0], str(error.args[0]))
+    error.args = (message, *error.args[1:])

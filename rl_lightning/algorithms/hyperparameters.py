@@ -35,13 +35,13 @@ class Rebuildable(metaclass=Constructed):
     """Keeps the arguments of any constructor below it, and saves them with the weights as plain values."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        made = super().__new__(cls)
-        given = bound(cls, args, kwargs)
-        if given is not None:
-            check_ranges(given)
+        instance = super().__new__(cls)
+        arguments = bound(cls, args, kwargs)
+        if arguments is not None:
+            check_ranges(arguments)
             # nn.Module's own __setattr__ works only after its constructor
-            object.__setattr__(made, "_arguments", with_defaults(cls, given))
-        return made
+            object.__setattr__(instance, "_arguments", with_defaults(cls, arguments))
+        return instance
 
     @property
     def hyper_parameters(self) -> dict[str, Any]:
@@ -75,26 +75,28 @@ class Rebuildable(metaclass=Constructed):
                 networks, arrays.
         """
         place, state = read_checkpoint(Path(checkpoint_path))
-        made = class_of(state, cls, place)
+        module_class = class_of(state, cls, place)
         saved = {name: value for name, value in state["hyper_parameters"].items() if name not in overrides}
         if asked := {name: gone for name, value in saved.items() if (gone := next(missing_in(value), None))}:
             again = ", ".join(f"{name}=... (it was {gone})" for name, gone in asked.items())
             raise ConfigError(f"{place}: what was given in Python is in no file; give it again: {again}")
-        hints = hints_of(made)
-        kept = {name: rebuild(value, str(place), hints.get(name, Any)) for name, value in saved.items()}
-        positional = kept.pop(POSITIONAL, ())
+        hints = hints_of(module_class)
+        arguments = {name: rebuild(value, str(place), hints.get(name, Any)) for name, value in saved.items()}
+        positional = arguments.pop(POSITIONAL, ())
         try:
-            module = made(*positional, **kept, **overrides)
+            module = module_class(*positional, **arguments, **overrides)
         except TypeError as error:
             raise ConfigError(
-                f"{place}: {made.__name__} cannot be made with what was saved ({error})"
+                f"{place}: {module_class.__name__} cannot be made with what was saved ({error})"
             ) from None
         module.on_load_checkpoint(state)
         try:
             module.load_state_dict(state["state_dict"], strict=strict)
         except RuntimeError as error:
             line = (str(error).splitlines()[1:2] or [str(error)])[0].strip()
-            raise ResumeError(f"{place}: its weights do not fit this {made.__name__}: {line[:200]}") from None
+            raise ResumeError(
+                f"{place}: its weights do not fit this {module_class.__name__}: {line[:200]}"
+            ) from None
         return module.to(map_location)
 
 
@@ -117,12 +119,12 @@ def bound(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str,
     return named
 
 
-def with_defaults(cls: type, given: dict[str, Any]) -> dict[str, Any]:
+def with_defaults(cls: type, arguments: dict[str, Any]) -> dict[str, Any]:
     """Defaults are saved, too: another version may have others."""
-    if POSITIONAL in given:
-        return given
+    if POSITIONAL in arguments:
+        return arguments
     parameters = own_signature(cls).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not p.empty} | given
+    return {p.name: p.default for p in parameters if p.default is not p.empty} | arguments
 
 
 def own_signature(cls: type) -> inspect.Signature:

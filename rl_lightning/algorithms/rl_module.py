@@ -202,14 +202,14 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         return {}
 
 
-def optimizers_of(made: Any) -> list[Optimizer]:
+def optimizers_of(configured: Any) -> list[Optimizer]:
     """The optimizers among all that Lightning lets `configure_optimizers` return."""
-    if made is None:
+    if configured is None:
         return []
-    if isinstance(made, dict):
-        return [made["optimizer"]]
-    if isinstance(made, tuple) and made and isinstance(made[0], list):
-        made = made[0]  # optimizers, schedulers
-    if isinstance(made, list | tuple):
-        return [item["optimizer"] if isinstance(item, dict) else item for item in made]
-    return [made]
+    if isinstance(configured, dict):
+        return [configured["optimizer"]]
+    if isinstance(configured, tuple) and configured and isinstance(configured[0], list):
+        configured = configured[0]  # optimizers, schedulers
+    if isinstance(configured, list | tuple):
+        return [item["optimizer"] if isinstance(item, dict) else item for item in configured]
+    return [configured]

@@ -174,8 +174,8 @@ def _one_metric(
         raise DataError(
             f"the runs count by {' and '.join(sorted(clocks))}; choose one with --against, or time"
         )
-    seen = [y for arm in arms for curve in arm.curves for y in curve.y]
-    worst, top = (max(seen), min(seen)) if lower else (min(seen), max(seen))
+    scores = [y for arm in arms for curve in arm.curves for y in curve.y]
+    worst, top = (max(scores), min(scores)) if lower else (min(scores), max(scores))
     goal = worst + 0.9 * (top - worst) if threshold is None else threshold
     ideal = top if optimal is None else optimal
     start, end = common_range(arms)

@@ -66,9 +66,9 @@ def describe(run: RunEntry, stages: list[RunEntry]) -> dict[str, Any]:
 def origin(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The shipped config that a run was started from, by its command line."""
     words = [str(word) for word in record.get("command") or []]
-    given = [b for a, b in pairwise(words) if a in ("--config", "-c")]
-    given += [word.partition("=")[2] for word in words if word.startswith("--config=")]
-    for name in given:
+    config_names = [b for a, b in pairwise(words) if a in ("--config", "-c")]
+    config_names += [word.partition("=")[2] for word in words if word.startswith("--config=")]
+    for name in config_names:
         if name in shipped():
             try:
                 config = compose([name])
@@ -145,8 +145,8 @@ def as_text(about: dict[str, Any]) -> str:
         lines.append(f"command   {printable(' '.join(map(str, record['command'])))}")
     flags = record.get("flags")
     for stage, words in flags.items() if isinstance(flags, dict) else ():  # they are not in config.yaml
-        given = f"{stage or 'all stages'}: {' '.join(map(str, words))}"
-        lines += [f"flags     {printable(given)}"] if words else []
+        flags_line = f"{stage or 'all stages'}: {' '.join(map(str, words))}"
+        lines += [f"flags     {printable(flags_line)}"] if words else []
     if isinstance(record.get("git"), dict):
         file = record["git"].get("diff_file")
         changes = " with changes" + (f" ({file})" if file else "") if record["git"].get("diff") else ""

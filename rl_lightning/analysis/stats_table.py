@@ -173,7 +173,7 @@ def as_text(result: Comparison) -> str:
         tables += [improvement_table(result, metric) for metric in result.metrics]
     if len(result.names) > 1:
         tables.append(settings_table(result))
-    told = {note for table in tables for note in table.notes}
-    notes = [f"note: {note}" for note in result.notes if note not in told]
+    table_notes = {note for table in tables for note in table.notes}
+    notes = [f"note: {note}" for note in result.notes if note not in table_notes]
     parts = [aligned(table) if table.rows else table.title for table in tables]
     return "\n\n".join([*parts, *(["\n".join(notes)] if notes else [])])

@@ -87,8 +87,8 @@ def progress(run: Run, record: dict[str, Any]) -> tuple[str, float, float | None
     except RLError:
         budgets = {}
     clock = "env_step" if budgets.get("env_steps") or not budgets.get("updates") else "update"
-    seen = last_value(run, clock)
-    now = max(float(record.get(clock) or 0), seen or 0.0)
+    last = last_value(run, clock)
+    now = max(float(record.get(clock) or 0), last or 0.0)
     budget = budgets.get(f"{clock}s")
     return clock, now, float(budget) if isinstance(budget, int | float) else None
 

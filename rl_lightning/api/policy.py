@@ -121,9 +121,9 @@ class LoadedPolicy:
             raise ConfigError(
                 "imagine needs a policy with a world model (Dreamer, PlaNet), after its first act()"
             )
-        given = None if actions is None else torch.as_tensor(actions)
+        action_tensor = None if actions is None else torch.as_tensor(actions)
         with torch.no_grad():
-            return self.model.imagine(self._carry, horizon, given)
+            return self.model.imagine(self._carry, horizon, action_tensor)
 
 
 @spoken_in_python()

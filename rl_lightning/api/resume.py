@@ -131,16 +131,16 @@ def _resume_seeds(
     from rl_lightning.runs.engine.folder import GROUP_SEEDS
     from rl_lightning.runs.engine.group import noted_members
 
-    members, begun = noted_members(group, runs), {run.name: run for run in runs}
+    members, started = noted_members(group, runs), {run.name: run for run in runs}
     os.environ[GROUP_SEEDS] = ",".join(map(str, members))
     resumed = []
     for seed, name in members.items():
-        if name not in begun:
+        if name not in started:
             resumed.append(_begin(runs[0], group, name, seed, changes, given))
-        elif changes.requested or begun[name].read().get("status") != "finished":
-            resumed.append(_resume_one(begun[name], changes, given))
+        elif changes.requested or started[name].read().get("status") != "finished":
+            resumed.append(_resume_one(started[name], changes, given))
         else:
-            resumed.append(TrainedRun(begun[name].folder, given))
+            resumed.append(TrainedRun(started[name].folder, given))
         os.environ.pop("RL_RUN_DIR", None)  # of the run that has ended
         if resumed[-1].status == "interrupted":
             break

@@ -95,10 +95,10 @@ class TrainedRun:
             name: np.array([np.nan if value is None else value for value in column])
             for name, column in table.items()
         }
-        told = np.zeros(len(arrays[clocks[0]]), bool)
+        has_value = np.zeros(len(arrays[clocks[0]]), bool)
         for name in chosen:
-            told |= ~np.isnan(arrays[name])
-        return as_frame({name: column[told] for name, column in arrays.items()})
+            has_value |= ~np.isnan(arrays[name])
+        return as_frame({name: column[has_value] for name, column in arrays.items()})
 
     def evaluations(self) -> Any:
         """Every evaluation of eval.jsonl: a list of dicts, or a DataFrame."""

@@ -60,19 +60,19 @@ class BrownianActions(BehaviorPolicy):
             obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
         ) -> tuple[Tensor, Carry]:
             generator = generator or torch.Generator().manual_seed(0)
-            last, begun = carry
+            last, has_last = carry
             new, _ = fresh(obs, (), generator, mask)
-            rows = begun.bool().reshape(-1, *[1] * len(spec.action_shape))
+            rows = has_last.bool().reshape(-1, *[1] * len(spec.action_shape))
             if spec.action_kind == "continuous":
                 moved = last + self.noise_std * torch.randn(last.shape, generator=generator)
                 action = torch.where(rows, moved.clamp(-1.0, 1.0), new)
-                return action, (action, torch.ones_like(begun))
-            kept = (
+                return action, (action, torch.ones_like(has_last))
+            repeat = (
                 torch.rand(len(obs), generator=generator).reshape(rows.shape) < self.repeat_action_probability
             )
             if mask is not None and spec.action_kind == "discrete":
-                kept &= mask.gather(1, last.long()[:, None])[:, 0]
-            action = torch.where(rows & kept, last.long(), new)
-            return action, (action.float(), torch.ones_like(begun))
+                repeat &= mask.gather(1, last.long()[:, None])[:, 0]
+            action = torch.where(rows & repeat, last.long(), new)
+            return action, (action.float(), torch.ones_like(has_last))
 
         return act

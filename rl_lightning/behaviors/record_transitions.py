@@ -138,13 +138,13 @@ def with_noise_scale(act: ActFn, scale: float, spec: EnvSpec) -> ActFn:
 
 def interpolate_policies(first: ActFn, second: ActFn, calls: int, pick_generator: torch.Generator) -> ActFn:
     """Begins as `first` and ends as `second`: over `calls` steps ever more actions are the second's."""
-    seen = 0
+    calls_so_far = 0
 
     def mixed(
         obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        nonlocal seen
-        share, seen = min(1.0, seen / max(1, calls)), seen + 1
+        nonlocal calls_so_far
+        share, calls_so_far = min(1.0, calls_so_far / max(1, calls)), calls_so_far + 1
         one, _ = first(obs, carry, generator, mask)
         two, following = second(obs, carry, generator, mask)
         pick = torch.rand(len(obs), generator=pick_generator) < share

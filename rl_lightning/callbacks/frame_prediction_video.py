@@ -69,11 +69,11 @@ def folder_of(trainer: Trainer) -> Path:
 def side_by_side(real: np.ndarray, dream: np.ndarray, colors: int) -> list[np.ndarray]:
     """Real, dreamed, and white where they differ.  [T, C, H, W] twice -> [H, W, 3] each"""
     films = []
-    for truth, seen in zip(real, dream, strict=True):
-        wrong = (truth != seen).any(0).repeat(ZOOM, 0).repeat(ZOOM, 1)
+    for truth, predicted in zip(real, dream, strict=True):
+        wrong = (truth != predicted).any(0).repeat(ZOOM, 0).repeat(ZOOM, 1)
         parts = [
             picture(truth, colors),
-            picture(seen, colors),
+            picture(predicted, colors),
             np.repeat(wrong[..., None], 3, 2) * np.uint8(255),
         ]
         gap = np.full((len(wrong), GAP, 3), 90, np.uint8)

@@ -40,8 +40,8 @@ class LearningRateReset(Callback):
     """Gives every optimizer the learning rates that the config asks for, instead of the checkpoint's."""
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        made = pl_module.configure_optimizers() or []
-        fresh = made if isinstance(made, list) else [made]
+        configured = pl_module.configure_optimizers() or []
+        fresh = configured if isinstance(configured, list) else [configured]
         for optimizer, wanted in zip(trainer.optimizers, fresh, strict=True):
             set_learning_rates(optimizer, [group["lr"] for group in wanted.param_groups])
 

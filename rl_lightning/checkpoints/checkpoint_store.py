@@ -154,8 +154,8 @@ class CheckpointStore:
                 wrong.append(str(error))
                 continue
             return folder, wrong
-        told = f" ({'; '.join(wrong)})" if wrong else ""
-        raise ResumeError(f"{self.folder}: no checkpoint to resume from{told}{self._instead()}")
+        reasons = f" ({'; '.join(wrong)})" if wrong else ""
+        raise ResumeError(f"{self.folder}: no checkpoint to resume from{reasons}{self._instead()}")
 
     def _instead(self) -> str:
         """The line that begins a new run with what is still whole: all of a milestone, or weights alone."""

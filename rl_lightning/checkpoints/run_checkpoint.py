@@ -148,8 +148,8 @@ class RunCheckpoint(ModelCheckpoint):
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
         """Keeps the weights as they are for a look; the last generation, not these, is what a run goes on from."""
-        told = isinstance(exception, BlockAbandoned | KeyboardInterrupt)
-        if told or not self.ready or not trainer.is_global_zero:
+        reported = isinstance(exception, BlockAbandoned | KeyboardInterrupt)
+        if reported or not self.ready or not trainer.is_global_zero:
             return
         with contextlib.suppress(Exception):  # whatever is wrong here, the reason of the crash is what counts
             crash = {
@@ -291,8 +291,10 @@ class RunCheckpoint(ModelCheckpoint):
             max(1_000_000, int(1.5 * self._last_bytes)),
         )
         if free < needed:
-            begun = self.generations.checkpoints()
-            again = f"rl resume {self.generations.folder.parent.name}" if begun else "the same line again"
+            checkpoints = self.generations.checkpoints()
+            again = (
+                f"rl resume {self.generations.folder.parent.name}" if checkpoints else "the same line again"
+            )
             raise ResumeError(
                 f"{self.generations.folder}: {free / 2**20:.1f} MB free, a checkpoint needs {needed / 2**20:.1f} MB. "
                 f"Free some space and type: {again}"

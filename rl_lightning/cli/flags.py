@@ -120,20 +120,20 @@ def parse(
             parsed.words.append(word)
             continue
         name, equals, value = word[2:].partition("=")
-        given: str | None = value if equals else None
+        argument: str | None = value if equals else None
         if name in switches:
-            parsed.values.setdefault(name, []).append(given if given is not None else "true")
+            parsed.values.setdefault(name, []).append(argument if argument is not None else "true")
             continue
-        if given is None and queue and not queue[0].startswith("--"):
-            given = queue.pop(0)
-        if name == "seed" and "seeds" in takes and re.search(r"\d\s*[,-]", given or ""):
+        if argument is None and queue and not queue[0].startswith("--"):
+            argument = queue.pop(0)
+        if name == "seed" and "seeds" in takes and re.search(r"\d\s*[,-]", argument or ""):
             name = "seeds"  # several
         if name in takes:
-            if given is None:
+            if argument is None:
                 raise ConfigError(f"--{name} needs a value")
-            parsed.values.setdefault(name, []).append(given)
+            parsed.values.setdefault(name, []).append(argument)
         elif config and (key := config_key(name)):
-            parsed.config_flags.append(f"--{key}={'true' if given is None else given}")
+            parsed.config_flags.append(f"--{key}={'true' if argument is None else argument}")
         else:
             unknown.append(name)
     if unknown:  # the rest of the line tells which config it is about

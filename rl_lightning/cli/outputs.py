@@ -12,20 +12,20 @@ VIDEOS = (".mp4", ".mkv", ".mov", ".avi")
 PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".webp")
 
 
-def output_file(given: str | None, default: Path, suffixes: tuple[str, ...] = ()) -> Path:
+def output_file(output: str | None, default: Path, suffixes: tuple[str, ...] = ()) -> Path:
     """Where to write: the default, or what was given if a file can be there. No suffix stands for the first."""
-    if not given:
+    if not output:
         return default
-    path = Path(given)
+    path = Path(output)
     if suffixes and not path.suffix:
         path = path.with_name(path.name + suffixes[0])
     if suffixes and path.suffix.lower() not in suffixes:
-        raise ConfigError(f"--output {given}: takes a file that ends in {', '.join(suffixes)}")
+        raise ConfigError(f"--output {output}: takes a file that ends in {', '.join(suffixes)}")
     if path.is_dir():
-        raise ConfigError(f"--output {given}: is a folder; give a file")
+        raise ConfigError(f"--output {output}: is a folder; give a file")
     blocked = next((parent for parent in path.parents if parent.exists()), Path())
     if not blocked.is_dir():
-        raise ConfigError(f"--output {given}: {blocked} is no folder")
+        raise ConfigError(f"--output {output}: {blocked} is no folder")
     return path
 
 

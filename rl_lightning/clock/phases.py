@@ -99,8 +99,8 @@ def parse_phases(entries: Sequence[dict[str, Any]], updates: Sequence[str]) -> l
     return [_phase(f"phases[{i}]", dict(entry), updates) for i, entry in enumerate(entries)]
 
 
-def _phase(where: str, given: dict[str, Any], updates: Sequence[str]) -> Phase:
-    entry = _check_keys(where, given)
+def _phase(where: str, settings: dict[str, Any], updates: Sequence[str]) -> Phase:
+    entry = _check_keys(where, settings)
     kind = entry.get("type", "online")
     if kind not in TYPES:
         raise ConfigError(f"{where}.type is {kind!r}; choose {', '.join(TYPES)}{_nearest(str(kind), TYPES)}")
@@ -145,14 +145,14 @@ def default_hooks(kind: str, updates: Sequence[str]) -> list[str]:
 
 
 def _hook(where: str, item: str | dict[str, Any], names: Sequence[str]) -> Hook:
-    given = {"name": item} if isinstance(item, str) else dict(item)
-    for key in given:
+    settings = {"name": item} if isinstance(item, str) else dict(item)
+    for key in settings:
         if key not in Hook.__dataclass_fields__:
             raise ConfigError(f"{where}: a hook has no key '{key}'{_nearest(key, Hook.__dataclass_fields__)}")
-    if given.get("name") not in names:
-        name = str(given.get("name"))
+    if settings.get("name") not in names:
+        name = str(settings.get("name"))
         raise ConfigError(f"{where}: no hook '{name}'{_nearest(name, names)}; there are {', '.join(names)}")
-    hook = Hook(**given)
+    hook = Hook(**settings)
     for key, least in (("every", 1), ("count", 1), ("after_updates", 0)):
         value = getattr(hook, key)
         if type(value) is not int or value < least:

@@ -219,12 +219,12 @@ class FrameData(RLData):
     def val_reward_steps(self, count: int, past: int = 0) -> FrameWindow:
         """Held-out steps: all that pay, and as many others as `count` has room for."""
         rows = self.steps(held=True)
-        paid = self.log.tensor("reward")[rows] != 0
+        rewarded = self.log.tensor("reward")[rows] != 0
         own = torch.Generator().manual_seed(self.derive("holdout"))
-        others = rows[~paid]
-        room = max(1, count - int(paid.sum()))
+        others = rows[~rewarded]
+        room = max(1, count - int(rewarded.sum()))
         others = others[torch.randperm(len(others), generator=own)[:room]]
-        return self.gather(torch.cat([rows[paid], others]).sort().values, 1, past)
+        return self.gather(torch.cat([rows[rewarded], others]).sort().values, 1, past)
 
     def reward_counts(self) -> Tensor:
         """Training steps of each class.  [3]"""

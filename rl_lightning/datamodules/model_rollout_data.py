@@ -232,15 +232,15 @@ class ModelRolloutData(OfflineData):
         dreamed = imagined_return(model, act, there, self.rollout_length, self.termination, own, own).cpu()
         report = {"imagined_return": float(dreamed.mean())}
         scale, shift = self.reward_scale, self.reward_shift
-        paid = (
+        received = (
             None
             if self.env is None
             else real_return(self.env, act, start, self.rollout_length, own, scale, shift)
         )
-        if paid is not None:
+        if received is not None:
             report |= {
-                "real_return": float(paid.mean()),
-                "model_exploitation": float((dreamed - paid).mean()),
+                "real_return": float(received.mean()),
+                "model_exploitation": float((dreamed - received).mean()),
             }
         report |= {
             k.removeprefix("imagine/"): v for k, v in self.imagine(start, own=own).statistics().items()
@@ -263,11 +263,11 @@ class ModelRolloutData(OfflineData):
     def load(self, state: dict[str, Any], store: SegmentStore) -> None:
         super().load(state, store)
         for name, path, digest in self.artifacts:
-            begun = state.get("artifacts", {}).get(name, digest)
-            if begun != digest:
+            first_digest = state.get("artifacts", {}).get(name, digest)
+            if first_digest != digest:
                 raise ResumeError(
-                    f"{path}: is not the {name} that the run began with (sha256 {digest[:12]}, was {begun[:12]}): "
-                    "an exact resume needs the same artifact"
+                    f"{path}: is not the {name} that the run began with (sha256 {digest[:12]}, was "
+                    f"{first_digest[:12]}): an exact resume needs the same artifact"
                 )
         self.explore.set_state(state["explore"])
         self.noise.set_state(state["noise"])

@@ -178,8 +178,8 @@ class OfflineData(EvaluatedData):
         returns = torch.zeros(int(episode[-1]) + 1, dtype=torch.float64)
         returns.index_add_(0, own, reward[self.train_index].double())
         present = torch.unique(own)
-        kept = max(1, round(self.top_fraction * len(present)))
-        chosen = present[returns[present].argsort(descending=True, stable=True)[:kept]]
+        count = max(1, round(self.top_fraction * len(present)))
+        chosen = present[returns[present].argsort(descending=True, stable=True)[:count]]
         return self.train_index[torch.isin(own, chosen)]
 
     def _leave_out_unknown(self, rows: Dataset) -> None:

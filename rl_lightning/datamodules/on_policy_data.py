@@ -75,7 +75,7 @@ class OnPolicyData(EnvData):
     def forecast_collect(self, phase: Phase) -> int:
         return (phase.collect_steps or self.rollout_steps) * self.env_steps_per_vector_step
 
-    def collect_hook(self, phase: Phase, made: int) -> int:
+    def collect_hook(self, phase: Phase, collected: int) -> int:
         """A rollout is not cut: it may pass the budget, in a phase as in a turn."""
         self.fresh = self._roll(phase)
         return 0

@@ -120,18 +120,18 @@ def aggregate(scores: Mapping[str, Sequence[float]], seed: int = 0) -> dict[str,
     """
     strata = [human_normalized(game, values) for game, values in scores.items()]
     draw = np.random.default_rng(seed)
-    drawn = [[rows[draw.integers(len(rows), size=len(rows))] for rows in strata] for _ in range(2000)]
+    resamples = [[rows[draw.integers(len(rows), size=len(rows))] for rows in strata] for _ in range(2000)]
 
     def over_games(rows: Sequence[np.ndarray]) -> np.ndarray:
         return np.array([row.mean() for row in rows])
 
-    made: dict[str, Callable[[Sequence[np.ndarray]], float]] = {
+    statistics: dict[str, Callable[[Sequence[np.ndarray]], float]] = {
         "mean": lambda rows: score_statistics.mean(over_games(rows)),
         "median": lambda rows: score_statistics.median(over_games(rows)),
         "iqm": lambda rows: score_statistics.iqm(np.concatenate(rows)),
     }
     result = {}
-    for name, statistic in made.items():
-        low, high = np.quantile([statistic(rows) for rows in drawn], [0.025, 0.975])
+    for name, statistic in statistics.items():
+        low, high = np.quantile([statistic(rows) for rows in resamples], [0.025, 0.975])
         result[name] = (float(statistic(strata)), float(low), float(high))
     return result

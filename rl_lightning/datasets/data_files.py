@@ -46,9 +46,9 @@ class Source(NamedTuple):
 
 def data_dir() -> Path:
     """The one folder of data: RL_DATA_DIR, or the platform's place for them."""
-    given = os.environ.get("RL_DATA_DIR")
-    if given:
-        return Path(given).expanduser()
+    folder = os.environ.get("RL_DATA_DIR")
+    if folder:
+        return Path(folder).expanduser()
     if sys.platform == "darwin":
         base = Path("~/Library/Application Support").expanduser()
     elif os.name == "nt":

@@ -64,12 +64,12 @@ class Dataset(NamedTuple):
     def first(self, episodes: int) -> Dataset:
         """The first episodes that were recorded, all of them where there are no more."""
         place = torch.unique_consecutive(self.recording, return_inverse=True)[1]
-        kept = int((place < episodes).sum())
+        count = int((place < episodes).sum())
         columns: dict[str, Any] = {
-            name: part[:kept] for name, part in self._asdict().items() if isinstance(part, Tensor)
+            name: part[:count] for name, part in self._asdict().items() if isinstance(part, Tensor)
         }
         about = self.about
-        if kept < self.rows:  # what the file says of its last episode is not said of this one
+        if count < self.rows:  # what the file says of its last episode is not said of this one
             about = {key: value for key, value in about.items() if key != "read/last_episode"}
         return self._replace(**columns, about=about)
 

@@ -93,7 +93,7 @@ def make_sparse(raw: Raw, rows: int, generator: np.random.Generator) -> tuple[Ra
     raw = without(raw, gone)
     extra = np.arange(len(raw.arrays["rewards"])) >= rows
     raw = without(raw, extra) if extra.any() else raw
-    told = {
+    metadata = {
         "recorded_episodes": len(np.unique(raw.infos[RECORDED])),
         "sparse": f"of rows with a reward above {limit:.6g} (percentile {SPARSE_PERCENTILE:g}) a random "
         f"{SPARSE_KEEP:.0%} were kept; the row before each gap is a timeout, infos/{RECORDED} says what belongs "
@@ -102,4 +102,4 @@ def make_sparse(raw: Raw, rows: int, generator: np.random.Generator) -> tuple[Ra
         "sparse_keep": SPARSE_KEEP,
         "sparse_reward": limit,
     }
-    return raw, told
+    return raw, metadata

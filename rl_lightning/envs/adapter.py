@@ -236,9 +236,9 @@ class EnvAdapter(gymnasium.Wrapper[Any, Any, Any, Any]):
         except Exception as error:  # of a user's own get_state
             raise self._failed("snapshot", error) from error
 
-    def restore(self, given: tuple[dict[str, Any] | None, int]) -> tuple[Any, dict[str, Any]] | None:
+    def restore(self, saved: tuple[dict[str, Any] | None, int]) -> tuple[Any, dict[str, Any]] | None:
         """Go to the place of a (snapshot, seed); without a snapshot begin a new episode, and return that."""
-        state, seed = given
+        state, seed = saved
         first = self.reset(seed=seed)
         if state is None:
             return first

@@ -62,27 +62,27 @@ class OwnEnv(EnvConfig):
 
 def as_env_config(env: EnvLike) -> EnvConfig:
     """What a data module is given as `env`, as the settings that everything else takes."""
-    given = cast(Any, env)
-    if isinstance(given, EnvConfig):
-        return given
-    if isinstance(given, str):
-        return EnvConfig(id=given)
-    if isinstance(given, dict):
+    value = cast(Any, env)
+    if isinstance(value, EnvConfig):
+        return value
+    if isinstance(value, str):
+        return EnvConfig(id=value)
+    if isinstance(value, dict):
         known = [field.name for field in fields(EnvConfig)]
-        if wrong := [name for name in given if name not in known]:
+        if wrong := [name for name in value if name not in known]:
             raise ConfigError(f"env has no setting '{wrong[0]}'; it has {', '.join(known)}")
-        made_by = given.get("id")
+        made_by = value.get("id")
         if made_by is None or isinstance(made_by, str):
-            return EnvConfig(**given)
+            return EnvConfig(**value)
         own = cast(OwnEnv, as_env_config(made_by))
-        return OwnEnv(**{**given, "id": own.id, "factory": own.factory})
-    if isinstance(given, gymnasium.Env):
-        raise ConfigError(f"env is a made {type(given).__name__}, but several are needed; {TAKEN}")
-    if isinstance(given, type) and not issubclass(given, gymnasium.Env):
-        raise ConfigError(f"{given.__name__} is no gymnasium.Env; {TAKEN}")
-    if not callable(given):
-        raise ConfigError(f"env is {given!r:.60}; {TAKEN}")
-    return OwnEnv(id=id_of(given), factory=given)
+        return OwnEnv(**{**value, "id": own.id, "factory": own.factory})
+    if isinstance(value, gymnasium.Env):
+        raise ConfigError(f"env is a made {type(value).__name__}, but several are needed; {TAKEN}")
+    if isinstance(value, type) and not issubclass(value, gymnasium.Env):
+        raise ConfigError(f"{value.__name__} is no gymnasium.Env; {TAKEN}")
+    if not callable(value):
+        raise ConfigError(f"env is {value!r:.60}; {TAKEN}")
+    return OwnEnv(id=id_of(value), factory=value)
 
 
 def id_of(factory: Factory) -> str:

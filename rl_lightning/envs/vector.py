@@ -53,13 +53,13 @@ class Envs(VectorEnv[Any, Any, Any]):
         """Take each env back to its place. Those without a state begin a new episode, seeded `seed + i`, and
         are returned with their first observation and infos."""
         self._check_states(states)
-        given = []
+        saved = []
         for i, state in enumerate(states):
             try:
-                given.append((from_saved(state), seed + i))
+                saved.append((from_saved(state), seed + i))
             except ValueError as error:
                 raise ResumeError(f"{self.env_spec.env_id} (env {i}): the saved state has {error}") from error
-        answers = self.call_each("restore", given)
+        answers = self.call_each("restore", saved)
         return {i: answer for i, answer in enumerate(answers) if answer is not None}
 
     def cut_after(self, steps: int | None) -> None:

@@ -93,9 +93,9 @@ class Evolution:
         if self.asked is None:
             self.ask()
         assert fitness.shape == (self.recipe.popsize,), fitness.shape
-        given = np.nan_to_num(fitness.double().numpy(), nan=-1e30, neginf=-1e30, posinf=1e30)
-        self.search.tell(self.asked, (-given).tolist())
-        self.history.append(given)
+        finite_fitness = np.nan_to_num(fitness.double().numpy(), nan=-1e30, neginf=-1e30, posinf=1e30)
+        self.search.tell(self.asked, (-finite_fitness).tolist())
+        self.history.append(finite_fitness)
         self.asked = None
 
     def state_dict(self) -> dict[str, Any]:

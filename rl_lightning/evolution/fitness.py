@@ -82,10 +82,10 @@ class DreamFitness(Fitness):
         assert self.first is not None, "open() comes first"
         generator = torch.Generator().manual_seed(seed)
         chosen = self.first[torch.randint(len(self.first), (rollouts,), generator=generator)]
-        seen = players.world.vision(chosen.to(players.params.device))
-        noise = torch.randn(seen.mean.shape, generator=generator).to(seen.mean)
+        latent = players.world.vision(chosen.to(players.params.device))
+        noise = torch.randn(latent.mean.shape, generator=generator).to(latent.mean)
         rollout = dream_rollout(
-            players.world, players.controller, players.params, seen.sample(noise), self.max_steps, self.temperature,
+            players.world, players.controller, players.params, latent.sample(noise), self.max_steps, self.temperature,
             generator, players.use_cell, self.termination_threshold,
         )  # fmt: skip
         return rollout.fitness, 0

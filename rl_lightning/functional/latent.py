@@ -100,9 +100,9 @@ def truncated_normal_sample(mean: Tensor, std: Tensor, uniform: Tensor) -> Tenso
     """A draw from a Gaussian cut off at -1 and 1, by the inverse of its distribution, with a gradient."""
     low, high = normal_cdf((-1.0 - mean) / std), normal_cdf((1.0 - mean) / std)
     quantile = (low + uniform * (high - low)).clamp(1e-6, 1.0 - 1e-6)
-    drawn = mean + std * (2.0**0.5) * torch.erfinv(2.0 * quantile - 1.0)
-    inside = drawn.clamp(-1.0 + 1e-6, 1.0 - 1e-6)
-    return drawn + (inside - drawn).detach()
+    sample = mean + std * (2.0**0.5) * torch.erfinv(2.0 * quantile - 1.0)
+    inside = sample.clamp(-1.0 + 1e-6, 1.0 - 1e-6)
+    return sample + (inside - sample).detach()
 
 
 def truncated_normal_entropy(mean: Tensor, std: Tensor) -> Tensor:

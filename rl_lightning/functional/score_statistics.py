@@ -40,8 +40,8 @@ def iqm(values: ArrayLike) -> float:
 def _iqm_rows(rows: Array) -> Array:
     ordered = np.sort(rows, axis=-1)
     cut = ordered.shape[-1] // 4
-    kept: Array = ordered[..., cut : ordered.shape[-1] - cut]
-    return np.asarray(kept.mean(axis=-1))
+    middle: Array = ordered[..., cut : ordered.shape[-1] - cut]
+    return np.asarray(middle.mean(axis=-1))
 
 
 def last_mean(values: Sequence[float] | ArrayLike, count: int = 10) -> float:
@@ -117,8 +117,8 @@ def stratified_interval(
     arrays = [_flat(values) for values in strata]
     if not arrays:
         raise ValueError("no scores: a statistic needs at least one value")
-    drawn = [array[generator.integers(array.size, size=(resamples, array.size))] for array in arrays]
-    return _quantiles(_estimates(np.concatenate(drawn, axis=1), statistic), level)
+    resampled = [array[generator.integers(array.size, size=(resamples, array.size))] for array in arrays]
+    return _quantiles(_estimates(np.concatenate(resampled, axis=1), statistic), level)
 
 
 def probability_of_improvement(ours: ArrayLike, theirs: ArrayLike) -> float:
@@ -151,12 +151,12 @@ def improvement_interval(
     if not ours or len(ours) != len(theirs):
         raise ValueError(f"the tasks differ: {len(ours)} of ours, {len(theirs)} of theirs")
     generator = np.random.default_rng(seed)
-    exact, drawn = [], []
+    exact, estimates = [], []
     for a, b in zip(map(_flat, ours), map(_flat, theirs), strict=True):
         exact.append(float(_improvement(a, b)))
         rows = (x[generator.integers(x.size, size=(resamples, x.size))] for x in (a, b))
-        drawn.append(_improvement(*rows))
-    return float(np.mean(exact)), *_quantiles(np.mean(drawn, axis=0), level)
+        estimates.append(_improvement(*rows))
+    return float(np.mean(exact)), *_quantiles(np.mean(estimates, axis=0), level)
 
 
 def curve_interval(

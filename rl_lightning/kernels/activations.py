@@ -89,6 +89,6 @@ def sparse_dropout(x: Tensor, p: float) -> Tensor:
     if x.device.type != "cpu" or p > RARE:
         return F.dropout(x, p)
     hits = int(torch.poisson(torch.tensor(-x.numel() * math.log1p(-p), dtype=torch.float64)))
-    kept = x.new_full(x.shape, 1.0 / (1.0 - p))  # in order, whatever order x is in
-    kept.view(-1)[torch.randint(x.numel(), (hits,))] = 0.0
-    return x * kept
+    scale = x.new_full(x.shape, 1.0 / (1.0 - p))  # in order, whatever order x is in
+    scale.view(-1)[torch.randint(x.numel(), (hits,))] = 0.0
+    return x * scale

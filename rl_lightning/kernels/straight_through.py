@@ -22,8 +22,8 @@ class _StraightThrough(torch.autograd.Function):
         mixed = probs if share == 0.0 else probs * (1.0 - share) + share / logits.shape[-1]
         ctx.save_for_backward(probs)
         ctx.unimix = share
-        drawn = (mixed.log() + noise).argmax(-1, keepdim=True)
-        return torch.zeros_like(logits).scatter_(-1, drawn, 1.0)
+        sample = (mixed.log() + noise).argmax(-1, keepdim=True)
+        return torch.zeros_like(logits).scatter_(-1, sample, 1.0)
 
     @staticmethod
     @once_differentiable
@@ -35,9 +35,9 @@ class _StraightThrough(torch.autograd.Function):
 
 def straight_through_twin(logits: Tensor, noise: Tensor | float, share: float = 0.0) -> Tensor:
     log_probs = unimix(logits, share)
-    drawn = F.one_hot((log_probs + noise).argmax(-1), logits.shape[-1]).to(logits.dtype)
+    sample = F.one_hot((log_probs + noise).argmax(-1), logits.shape[-1]).to(logits.dtype)
     probs = log_probs.exp()
-    return drawn + probs - probs.detach()
+    return sample + probs - probs.detach()
 
 
 def straight_through(logits: Tensor, noise: Tensor | float, share: float = 0.0) -> Tensor:

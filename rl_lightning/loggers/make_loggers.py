@@ -119,12 +119,12 @@ def close_loggers(loggers: list[Logger]) -> None:
 @contextmanager
 def shown_command() -> Iterator[None]:
     """While it lasts the command line of this process reads as the run's record has it."""
-    given = sys.argv
-    sys.argv = [given[0], *redact_words(given[1:])]
+    argv = sys.argv
+    sys.argv = [argv[0], *redact_words(argv[1:])]
     try:
         yield
     finally:
-        sys.argv = given
+        sys.argv = argv
 
 
 def log_hyperparams_to_all(loggers: list[Logger], config: dict[str, Any]) -> None:

@@ -24,8 +24,8 @@ class AffineCoupling(nn.Module):
         super().__init__()
         first = dim // 2
         self.sizes, self.flip = [first, dim - first], flip
-        given, moved = self.sizes[::-1] if flip else self.sizes
-        self.net = linear_stack(given, hidden_dims, "relu", False)
+        fixed, moved = self.sizes[::-1] if flip else self.sizes
+        self.net = linear_stack(fixed, hidden_dims, "relu", False)
         self.head = nn.Linear(hidden_dims[-1], 2 * moved)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
@@ -36,23 +36,23 @@ class AffineCoupling(nn.Module):
         a, b = z.split(self.sizes, -1)
         return (b, a) if self.flip else (a, b)
 
-    def join(self, given: Tensor, moved: Tensor) -> Tensor:
-        return torch.cat((moved, given) if self.flip else (given, moved), -1)
+    def join(self, fixed: Tensor, moved: Tensor) -> Tensor:
+        return torch.cat((moved, fixed) if self.flip else (fixed, moved), -1)
 
-    def affine(self, given: Tensor) -> tuple[Tensor, Tensor]:
+    def affine(self, fixed: Tensor) -> tuple[Tensor, Tensor]:
         """Log of the stretch, and the shift."""
-        raw, shift = self.head(self.net(given)).chunk(2, -1)
+        raw, shift = self.head(self.net(fixed)).chunk(2, -1)
         return self.bound * raw.tanh(), shift
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:  # [B, D] -> [B, D], log-determinant [B]
-        given, moved = self.halves(z)
-        stretch, shift = self.affine(given)
-        return self.join(given, torch.addcmul(shift, moved, stretch.exp())), stretch.sum(-1)
+        fixed, moved = self.halves(z)
+        stretch, shift = self.affine(fixed)
+        return self.join(fixed, torch.addcmul(shift, moved, stretch.exp())), stretch.sum(-1)
 
     def inverse(self, z: Tensor) -> Tensor:
-        given, moved = self.halves(z)
-        stretch, shift = self.affine(given)
-        return self.join(given, (moved - shift) * (-stretch).exp())
+        fixed, moved = self.halves(z)
+        stretch, shift = self.affine(fixed)
+        return self.join(fixed, (moved - shift) * (-stretch).exp())
 
     def move_(self, z: Tensor, log_det: Tensor) -> None:
         """As `forward`, for scores alone: rows lie in columns, [D, B], and move in place, which is half as dear.

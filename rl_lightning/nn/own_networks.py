@@ -44,29 +44,29 @@ class _OwnNetwork(Network):
 
     def build(self, obs_shape: tuple[int, ...]) -> Torso:
         name = getattr(self.factory, "__name__", type(self.factory).__name__)
-        made = self.factory(obs_shape[0] if len(obs_shape) == 1 else obs_shape)
-        if isinstance(made, Torso):
-            return made
-        if not isinstance(made, nn.Module):
-            raise ConfigError(f"network: {name} made a {type(made).__name__}, not an nn.Module")
-        return OwnTorso(made, obs_shape, name)
+        network = self.factory(obs_shape[0] if len(obs_shape) == 1 else obs_shape)
+        if isinstance(network, Torso):
+            return network
+        if not isinstance(network, nn.Module):
+            raise ConfigError(f"network: {name} made a {type(network).__name__}, not an nn.Module")
+        return OwnTorso(network, obs_shape, name)
 
 
 def as_network(network: NetworkLike | None, name: str = "network") -> Network | None:
     """What an algorithm is given as `network`, or another argument of that kind, as a recipe."""
-    given = cast(Any, network)
-    if given is None or isinstance(given, Network):
-        return given
-    if isinstance(given, nn.Module):
+    value = cast(Any, network)
+    if value is None or isinstance(value, Network):
+        return value
+    if isinstance(value, nn.Module):
         raise ConfigError(
-            f"{name} is a made {type(given).__name__}, but several are needed; give what makes it: a class, or "
+            f"{name} is a made {type(value).__name__}, but several are needed; give what makes it: a class, or "
             "a function of the width of its input"
         )
-    if isinstance(given, type) and issubclass(given, Network):
-        raise ConfigError(f"{name} is the class {given.__name__}; give one of it: {given.__name__}(...)")
-    if not callable(given):
-        raise ConfigError(f"{name} is {given!r:.60}; it is a Network, or makes an nn.Module")
-    return _OwnNetwork(given)
+    if isinstance(value, type) and issubclass(value, Network):
+        raise ConfigError(f"{name} is the class {value.__name__}; give one of it: {value.__name__}(...)")
+    if not callable(value):
+        raise ConfigError(f"{name} is {value!r:.60}; it is a Network, or makes an nn.Module")
+    return _OwnNetwork(value)
 
 
 def network_or_sizes(

@@ -257,8 +257,8 @@ class MPPI(Planner):
 
 def candidates(mean: Tensor, std: Tensor, noise: Tensor, proposals: Tensor | None) -> Tensor:
     """Sequences around a Gaussian, inside the bounds, and after them what was proposed.  -> [N, K, H, A]"""
-    drawn = torch.addcmul(mean[:, None], std[:, None], noise).clamp_(-1.0, 1.0)
-    return drawn if proposals is None else torch.cat([drawn, proposals], 1)
+    samples = torch.addcmul(mean[:, None], std[:, None], noise).clamp_(-1.0, 1.0)
+    return samples if proposals is None else torch.cat([samples, proposals], 1)
 
 
 def elite(actions: Tensor, score: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -23,8 +23,8 @@ def rows_with_episode_ends(count: int, ended: Sequence[int]) -> tuple[np.ndarray
 def ages(starts: np.ndarray, following: int) -> np.ndarray:
     """Rows since the episode's first one; before any start the count goes on from `following`."""
     place = np.arange(len(starts))
-    begun = np.maximum.accumulate(np.where(starts, place, -1))
-    return np.where(begun >= 0, place - begun, following + place)
+    last_start = np.maximum.accumulate(np.where(starts, place, -1))
+    return np.where(last_start >= 0, place - last_start, following + place)
 
 
 def between(steps: Steps, start: int, stop: int) -> Steps:

@@ -135,10 +135,10 @@ class SequenceBuffer:
         before = list(self.total)
         for start in range(0, len(steps.obs), most):
             part = steps if len(steps.obs) <= most else between(steps, start, start + most)
-            kept = None if latents is None else latents[start : start + most]
+            part_latents = None if latents is None else latents[start : start + most]
             for n in range(self.num_envs):
                 ends = {t: last for t, env, last in part.ends if env == n}
-                self._add_env(n, part, ends, None if kept is None else kept[:, n])
+                self._add_env(n, part, ends, None if part_latents is None else part_latents[:, n])
         self.window_sampler.on_rows_written(before)
 
     def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray], latents: np.ndarray | None) -> None:
@@ -172,11 +172,11 @@ class SequenceBuffer:
         self.total[n] += total
 
     @staticmethod
-    def _arrived(given: np.ndarray, owed: Any, place: np.ndarray, first: np.ndarray, total: int) -> Any:
+    def _arrived(values: np.ndarray, owed: Any, place: np.ndarray, first: np.ndarray, total: int) -> Any:
         """What each row arrives with, the step before having given it, and what the row to come will; 0 at a start."""
-        rows = np.zeros((total + 1, *given.shape[1:]), np.float32)
+        rows = np.zeros((total + 1, *values.shape[1:]), np.float32)
         rows[0] = owed
-        rows[place + 1] = given
+        rows[place + 1] = values
         rows[first] = 0.0
         return rows[:total], rows[total]
 

@@ -86,10 +86,10 @@ class WindowSampler:
         """Windows by their last rows, and the weight of each."""
         index = self._candidates(count, generator)
         for _ in range(TRIES if self.buffer.within_episode else 0):
-            kept = index[self.buffer.valid(index)]
-            if len(kept) >= count:
-                return kept[:count], torch.ones(count)
-            index = torch.cat((kept, self._candidates(count, generator)))
+            valid = index[self.buffer.valid(index)]
+            if len(valid) >= count:
+                return valid[:count], torch.ones(count)
+            index = torch.cat((valid, self._candidates(count, generator)))
         if self.buffer.within_episode:
             index = self._of_all(count, generator)
         return index, torch.ones(count)
@@ -197,10 +197,10 @@ class PrioritizedWindowSampler(WindowSampler):
             broken = np.arange(
                 new, new + buffer.sequence_length - 1
             )  # ends of windows that begin before the oldest row
-            for changed, worth in ((rows, self.largest**self.alpha), (broken, 0.0)):
+            for changed, priority in ((rows, self.largest**self.alpha), (broken, 0.0)):
                 index = torch.from_numpy(np.unique(changed % buffer.ring) + env * buffer.ring)
                 if len(index):
-                    self.tree.set(index.numpy(), worth * buffer.valid(index).numpy())
+                    self.tree.set(index.numpy(), priority * buffer.valid(index).numpy())
 
     def set_priorities(self, index: Tensor, priority: Tensor) -> None:
         value = priority.abs().double().numpy().ravel() + self.eps

@@ -56,7 +56,7 @@ class Collector:
         current, carry = self.obs, self.carry
         first: np.ndarray | None = self.is_first  # None where no episode begins
         # All views in one call; unbinding costs more than making the only one.
-        seen = torch.from_numpy(obs).unbind() if steps > 1 else (torch.from_numpy(obs[0]),)
+        obs_rows = torch.from_numpy(obs).unbind() if steps > 1 else (torch.from_numpy(obs[0]),)
         legal = None if mask is None else torch.from_numpy(mask).unbind()
         with torch.no_grad():
             for t in range(steps):
@@ -66,7 +66,7 @@ class Collector:
                     mask[t] = self.mask
                 if carry and first is not None:
                     carry = reset_carry_rows(carry, first)
-                chosen, carry = act(seen[t], carry, generator, None if legal is None else legal[t])
+                chosen, carry = act(obs_rows[t], carry, generator, None if legal is None else legal[t])
                 action[t] = to_array(chosen)
                 current, reward[t], terminated[t], truncated[t], infos = step_envs(action[t])
                 first = None

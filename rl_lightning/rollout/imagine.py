@@ -135,9 +135,9 @@ def imagine(
         )
         finite = reward.isfinite() & step.next_obs.isfinite().all(-1)
         if not finite.all():
-            kept = finite.nonzero().squeeze(-1)
-            dropped += len(finite) - len(kept)
-            fields, ended = tuple(field[kept] for field in fields), ended[kept]
+            finite_rows = finite.nonzero().squeeze(-1)
+            dropped += len(finite) - len(finite_rows)
+            fields, ended = tuple(field[finite_rows] for field in fields), ended[finite_rows]
         if rows is None:
             rows = _Rows(horizon * starts, fields)
         rows.add(fields)
@@ -162,8 +162,8 @@ def with_random_noise_scale(act: ActFn, noise: float) -> ActFn:
         if generator is None:
             return action, carry
         share = torch.rand(len(action), 1, generator=generator, device=generator.device).to(action)
-        drawn = standard_noise(action.shape, generator, action)
-        return torch.addcmul(action, noise * share, drawn).clamp(-1.0, 1.0), carry
+        unit_noise = standard_noise(action.shape, generator, action)
+        return torch.addcmul(action, noise * share, unit_noise).clamp(-1.0, 1.0), carry
 
     return shaken
 

@@ -33,7 +33,7 @@ def open_loop_figure(rollout: OpenLoopRollout, path: Path, window: int = 0) -> P
         )
         axis.axis("off")
     else:
-        true, seen, dreamed = (
+        true, reconstructed, dreamed = (
             part[window].flatten(1) for part in (rollout.true, rollout.reconstructed, rollout.dreamed)
         )
         lines = min(MOST_LINES, true.shape[1])
@@ -42,7 +42,7 @@ def open_loop_figure(rollout: OpenLoopRollout, path: Path, window: int = 0) -> P
         for line in range(lines):
             axis = axes[line, 0]
             axis.plot(true[:, line], color="black", label="true")
-            axis.plot(seen[:, line], color="tab:blue", label="reconstructed")
+            axis.plot(reconstructed[:, line], color="tab:blue", label="reconstructed")
             axis.plot(ahead, dreamed[:, line], color="tab:red", linestyle="--", label="dreamed")
             axis.axvline(rollout.context - 0.5, color="grey", linewidth=0.8)
             axis.set_ylabel(f"obs {line}")

@@ -127,16 +127,18 @@ class SimulatedEnvs(Envs):
     def _begin(self, rows: Array) -> None:
         """New episodes for some agents; those of the others are left alone."""
         places = np.flatnonzero(rows)
-        drawn = self.starts.draw(len(places), self.draw)
+        starts = self.starts.draw(len(places), self.draw)
         if self.pin_last_env_to_start and rows[-1]:
-            drawn = StartStates(
-                *(torch.cat([a[:-1], b]) for a, b in zip(drawn, self.starts.first(), strict=True))
+            starts = StartStates(
+                *(torch.cat([a[:-1], b]) for a, b in zip(starts, self.starts.first(), strict=True))
             )
-        given = StartStates(*(part.to(self.device) for part in drawn))
+        on_device = StartStates(*(part.to(self.device) for part in starts))
         index = torch.from_numpy(places).to(self.device)
-        self._stack[index] = given.stack
+        self._stack[index] = on_device.stack
         with self._precision():
-            state = self.world.warm_up_state(given.past_stack, given.past_action, given.past_valid)
+            state = self.world.warm_up_state(
+                on_device.past_stack, on_device.past_action, on_device.past_valid
+            )
         if state is not None:
             if self._state is None:
                 self._state = state.new_zeros(self.num_envs, *state.shape[1:])
@@ -145,12 +147,12 @@ class SimulatedEnvs(Envs):
 
     @torch.no_grad()
     def step(self, actions: Array) -> tuple[Array, Array, Array, Array, Infos]:
-        given = torch.as_tensor(np.asarray(actions), dtype=torch.int64).to(self.device)
+        action = torch.as_tensor(np.asarray(actions), dtype=torch.int64).to(self.device)
         with self._precision():
-            told = self.world.predict_step(self._stack, given, self._state, self.head, self.noise)
-        self._stack, self._state = self.world.push(self._stack, told.frame), told.state
-        rewards = told.reward.float().cpu().numpy().astype(np.float32)
-        terminated = told.terminated.cpu().numpy().copy()
+            step = self.world.predict_step(self._stack, action, self._state, self.head, self.noise)
+        self._stack, self._state = self.world.push(self._stack, step.frame), step.state
+        rewards = step.reward.float().cpu().numpy().astype(np.float32)
+        terminated = step.terminated.cpu().numpy().copy()
         self._age += 1
         self._returns += rewards
         self.steps += 1

@@ -34,9 +34,9 @@ def trajectory(
             mask = torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
             action, carry = act(torch.from_numpy(obs.copy()), carry, generator, mask)
             played = to_array(action)
-            seen = obs[0].copy()
+            own_obs = obs[0].copy()
             obs, reward, terminated, truncated, infos = envs.step(played)
-            row = (seen, played[0].copy(), reward[0], terminated[0], truncated[0])
+            row = (own_obs, played[0].copy(), reward[0], terminated[0], truncated[0])
             for column, value in zip(steps.values(), row, strict=True):
                 column.append(value)
             ended = bool(terminated[0] or truncated[0])

@@ -111,12 +111,14 @@ def read_definition(entries: dict[str, Any], name: str) -> SweepDefinition:
     if not base and CONFIG not in space:
         raise ConfigError("base_config: name the config that the trials start from, e.g. ppo/cartpole")
     fixed = _mapping("overrides", entries.get("overrides"))
-    given = check_run_name(str(entries.get("name") or name))
-    if len(given) > LONGEST_NAME:
-        raise ConfigError(f"a sweep's name has at most {LONGEST_NAME} characters; '{given}' has {len(given)}")
+    sweep_name = check_run_name(str(entries.get("name") or name))
+    if len(sweep_name) > LONGEST_NAME:
+        raise ConfigError(
+            f"a sweep's name has at most {LONGEST_NAME} characters; '{sweep_name}' has {len(sweep_name)}"
+        )
     metric = str(entries.get("metric", "eval/return"))
     return SweepDefinition(
-        name=given, base=base, space=space, points=points, trials=trials, seeds=_seeds(entries.get("seeds", [0])),
+        name=sweep_name, base=base, space=space, points=points, trials=trials, seeds=_seeds(entries.get("seeds", [0])),
         jobs=_whole("parallel_jobs", entries.get("parallel_jobs", 1), 1), metric=ALIASES.get(metric, metric),
         score=_one_of("score", entries.get("score", "last10"), SCORES),
         direction=_one_of("direction", entries.get("direction", "maximize"), ("maximize", "minimize")),

@@ -46,11 +46,11 @@ def user_options(text: str | None) -> dict[str, Any]:
         text: What --launcher_options says, as YAML.
     """
     options: dict[str, Any] = {}
-    for where, given in ((OPTIONS, os.environ.get(OPTIONS)), ("--launcher_options", text)):
-        part = yaml_io.loads(given or "{}", where)
+    for where, value in ((OPTIONS, os.environ.get(OPTIONS)), ("--launcher_options", text)):
+        part = yaml_io.loads(value or "{}", where)
         if not isinstance(part, dict):
             raise ConfigError(
-                f"{where} takes a mapping like '{{slurm_setup: [module load cuda]}}', not {given!r:.60}"
+                f"{where} takes a mapping like '{{slurm_setup: [module load cuda]}}', not {value!r:.60}"
             )
         options |= part
     return options

@@ -129,8 +129,8 @@ def launch_sweep(definition: SweepDefinition, options: SweepOptions) -> str:
     command += ["--trials", str(definition.trials)] if definition.points is None else []
     command += options.import_words
     command += [] if options.plots else ["--no_plots"]
-    given = {**definition.launcher, **options.launcher_options}
-    ids = submit(command, definition.name, folder, definition.jobs, given)
+    launcher_options = {**definition.launcher, **options.launcher_options}
+    ids = submit(command, definition.name, folder, definition.jobs, launcher_options)
     return (
         f"{len(ids)} workers submitted: {', '.join(ids)}\noutput: {folder / 'submitit'}\n"
         f"look with: rl watch {definition.name}"

@@ -270,7 +270,7 @@ class TrialLedger:
         return [self._row(frozen) for frozen in self._trials()]
 
     def _row(self, frozen: Any) -> TrialRow:
-        begun, ended = frozen.datetime_start, frozen.datetime_complete
+        started, ended = frozen.datetime_start, frozen.datetime_complete
         state = frozen.state.name.lower()
         return TrialRow(
             slot=int(frozen.user_attrs["slot"]),
@@ -279,7 +279,7 @@ class TrialLedger:
             score=frozen.value if state == "complete" else None,
             feasible=all(amount <= 0 for amount in frozen.constraints.values()),
             about={k: v for k, v in frozen.user_attrs.items() if k not in ("slot", "owner")},
-            seconds=(ended - begun).total_seconds() if begun and ended else None,
+            seconds=(ended - started).total_seconds() if started and ended else None,
         )
 
 

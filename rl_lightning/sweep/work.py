@@ -124,8 +124,8 @@ class SweepWorker:
         )
 
     def _finish(self, job: TrialJob, ending: TrialResult) -> None:
-        told = self.ledger.finish(job.trial, ending.state, ending.score, ending.about, ending.violations)
-        if not told:
+        recorded = self.ledger.finish(job.trial, ending.state, ending.score, ending.about, ending.violations)
+        if not recorded:
             self.say(f"trial {job.trial.slot}: was taken over by another worker meanwhile")
             return
         rows = self.ledger.rows()

@@ -40,7 +40,7 @@ def is_last_block(trainer: Trainer) -> bool:
     return bool(trainer.fit_loop.epoch_loop.batch_progress.is_last_batch)
 
 
-def stand_between_blocks(checkpoint: dict[str, Any], begun: int) -> None:
+def stand_between_blocks(checkpoint: dict[str, Any], done_blocks: int) -> None:
     """Rewrites the loops of a checkpoint so that a resume goes on with the next block, wherever the file was written.
 
     Lightning remembers in which hook a file was written, and repeats or leaves out an evaluation accordingly. Here an
@@ -48,7 +48,7 @@ def stand_between_blocks(checkpoint: dict[str, Any], begun: int) -> None:
 
     Args:
         checkpoint: As Lightning is about to write it.
-        begun: Blocks that the epoch has behind it; 0: it is over, or has not begun.
+        done_blocks: Blocks that the epoch has behind it; 0: it is over, or has not begun.
     """
     if "loops" not in checkpoint:
         return
@@ -58,10 +58,10 @@ def stand_between_blocks(checkpoint: dict[str, Any], begun: int) -> None:
         for name in ("epoch_progress", "epoch_loop.batch_progress", "epoch_loop.val_loop.batch_progress")
     )
     for part in ("total", "current"):
-        over = epochs[part]["started"] - (begun > 0)
-        epochs[part] = {name: over + (begun > 0 and name in ("ready", "started")) for name in COUNTS}
+        over = epochs[part]["started"] - (done_blocks > 0)
+        epochs[part] = {name: over + (done_blocks > 0 and name in ("ready", "started")) for name in COUNTS}
         # one fewer is completed: that is how Lightning writes a file in on_train_batch_end
-        whole = blocks["total"]["processed"] if part == "total" else begun
-        blocks[part] = {name: whole - (begun > 0 and name == "completed") for name in COUNTS}
+        whole = blocks["total"]["processed"] if part == "total" else done_blocks
+        blocks[part] = {name: whole - (done_blocks > 0 and name == "completed") for name in COUNTS}
         rounds[part] = dict.fromkeys(COUNTS, 0)
     blocks["is_last_batch"] = rounds["is_last_batch"] = False

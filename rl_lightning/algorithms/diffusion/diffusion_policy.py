@@ -133,8 +133,8 @@ class DiffusionPolicy(EMAModule):
     def _plan(self, history: Tensor, generator: torch.Generator) -> Tensor:
         """The actions to play next: the first belongs to the newest observation.  [N, T * O] -> [N, n_action_steps,
         A]"""
-        seen = history.reshape(-1, self.n_obs_steps, *self.spec.obs_shape)
-        actions = self.average.sample(seen, self.solver_steps, generator, self.clip_denoised)
+        obs = history.reshape(-1, self.n_obs_steps, *self.spec.obs_shape)
+        actions = self.average.sample(obs, self.solver_steps, generator, self.clip_denoised)
         return actions[:, self.n_obs_steps - 1 : self.n_obs_steps - 1 + self.n_action_steps]
 
     def update(self, batch: ActionWindows) -> Metrics:

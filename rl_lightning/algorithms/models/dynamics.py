@@ -149,8 +149,8 @@ class Dynamics(ModelModule):
         """The members on held-out rows. The score is minus the error of the elites that would now be handed on."""
         rows = self._here(checks.subsample(data.val_rows(), self.eval_rows))
         errors = checks.squared_errors(self.model, rows).mean(-1)
-        kept = torch.where(self._improved(errors), errors, self.best.holdout.to(errors))
-        score = -float(kept.sort().values[: len(self.best.elites)].mean())
+        best_errors = torch.where(self._improved(errors), errors, self.best.holdout.to(errors))
+        score = -float(best_errors.sort().values[: len(self.best.elites)].mean())
         members = {f"eval/val_mse_member_{k}": float(error) for k, error in enumerate(errors)}
         return {"eval/score": score, "eval/val_mse": float(errors.mean()), **members}
 
@@ -167,11 +167,11 @@ class Dynamics(ModelModule):
         self.stale.copy_(torch.where(improved.any(), 0, self.stale + 1))
         if not improved.any():
             return
-        for kept, new in zip(self.best.parameters(), self.model.parameters(), strict=True):
-            if kept.ndim == 3:
-                kept[improved] = new[improved]
+        for best, new in zip(self.best.parameters(), self.model.parameters(), strict=True):
+            if best.ndim == 3:
+                best[improved] = new[improved]
             else:  # the bounds of the log-variance, which all members share
-                kept.copy_(new)
+                best.copy_(new)
         self.best.holdout[improved] = errors[improved].to(self.best.holdout)
         self.best.elites.copy_(self.best.holdout.argsort(stable=True)[: len(self.best.elites)])
 

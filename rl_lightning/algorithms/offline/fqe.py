@@ -129,11 +129,11 @@ class FQE(ModelModule):
         # The policy does not change, so its actions are asked for once; after a resume they are the same again.
         draw = torch.Generator().manual_seed(derive(data.seed, "policy"))
         parts = data.dataset.next_obs.split(CHUNK)
-        made = [
+        actions = [
             torch.cat([self.policy_action(rows.to(self.device), draw) for rows in parts])
             for _ in range(self.times)
         ]
-        self._actions = torch.stack(made)
+        self._actions = torch.stack(actions)
 
     @property
     def times(self) -> int:
@@ -250,12 +250,12 @@ class FQE(ModelModule):
         if self.settled:
             return None
         trend = self.still_to_come
-        told = (
+        reason = (
             "too few evaluations to tell"
             if math.isnan(trend)
             else f"by its trend {100.0 * trend:+.0f}% to come"
         )
-        return f"the value has not settled ({told}); go on with more updates: rl resume RUN --updates N"
+        return f"the value has not settled ({reason}); go on with more updates: rl resume RUN --updates N"
 
     def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
         with torch.no_grad():

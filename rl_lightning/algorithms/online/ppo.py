@@ -186,10 +186,10 @@ class PPO(PolicyModule):
                 features if self.value_torso is None else self.value_torso(obs)
             )
         features, _ = self.torso.unroll(obs, carry[: self._split], is_first)
-        seen = features
+        value_features = features
         if self.value_torso is not None:
-            seen, _ = self.value_torso.unroll(obs, carry[self._split :], is_first)
-        return self.policy(features), self.value(seen)
+            value_features, _ = self.value_torso.unroll(obs, carry[self._split :], is_first)
+        return self.policy(features), self.value(value_features)
 
     def update(self, rollout: Rollout) -> Metrics:
         rows = RolloutMinibatches(rollout, self.recurrent, self._rows_per_minibatch(rollout))

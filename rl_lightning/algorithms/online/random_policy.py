@@ -43,15 +43,15 @@ class RandomPolicy(PolicyModule):
     def act(
         self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        drawn, _ = self._draw(obs, (), generator, mask)
+        sample, _ = self._draw(obs, (), generator, mask)
         if self.max_action_repeat == 1:
-            return drawn, carry
+            return sample, carry
         action, left = carry
         anew = left <= 0
         if mask is not None:
             anew = anew | ~mask.gather(1, action[:, None])[:, 0]
         length = torch.randint(1, self.max_action_repeat + 1, left.shape, generator=generator)
-        action, left = torch.where(anew, drawn, action), torch.where(anew, length, left)
+        action, left = torch.where(anew, sample, action), torch.where(anew, length, left)
         return action, (action, left - 1)
 
     def update(self, batch: Any) -> Metrics:

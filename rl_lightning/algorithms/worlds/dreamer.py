@@ -220,13 +220,13 @@ class Dreamer(PolicyModule):
         )
         distribution, width = self.actor.distribution, self.spec.action_dim
         noise = distribution.noise((horizon, len(start.deter), width), start.deter).unbind()
-        drawn: list[Tensor] = []
+        samples: list[Tensor] = []
         raw: list[Tensor] = []
 
         def choose(feature: Tensor, t: int) -> Tensor:
             raw.append(self.actor(feature.detach()))
-            drawn.append(distribution.sample(raw[-1], noise[t]))
-            return clip_straight_through(drawn[-1])
+            samples.append(distribution.sample(raw[-1], noise[t]))
+            return clip_straight_through(samples[-1])
 
         with freeze_weights(self.world_model, self.critic), torch.set_grad_enabled(self.reinforce < 1.0):
             feature = self.world_model.imagine_latents(start, choose, horizon).state.feature  # [H+1, N, F]
@@ -247,7 +247,7 @@ class Dreamer(PolicyModule):
         advantage = (gain - value[:count] / scale).detach()
         objective = (1.0 - self.reinforce) * gain if self.reinforce < 1.0 else torch.zeros_like(gain)
         if self.reinforce > 0.0:
-            action = torch.stack(drawn[:count]).detach()
+            action = torch.stack(samples[:count]).detach()
             objective = objective + self.reinforce * distribution.log_prob(params, action) * advantage
         entropy = distribution.entropy(params)
         actor_loss = -(weight[:count] * (objective + self.ent_coef * entropy)).mean()

@@ -98,8 +98,8 @@ class MDNRNN(ModelModule):
 
     def encode(self, frames: Tensor) -> Tensor:
         """Mean and standard deviation of each frame's code.  [N, C, 64, 64] -> [N, 2 Z]"""
-        seen = self.world.vision.encode_all(frames)
-        return torch.cat((seen.mean, (0.5 * seen.log_var).exp()), -1)
+        posterior = self.world.vision.encode_all(frames)
+        return torch.cat((posterior.mean, (0.5 * posterior.log_var).exp()), -1)
 
     def losses(self, batch: Sequences, noise: Tensor) -> dict[str, Tensor]:
         """Of each step within the window's first episode, a mean over all of them. `noise` [B, L, Z] draws codes."""

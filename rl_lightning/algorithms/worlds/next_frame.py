@@ -148,12 +148,14 @@ class NextFrame(ModelModule):
         world.latent_anneal.fill_(1.0 - truth)
         stack = self._corrupt(window.stack)
         state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
-        seen: Features | None = None
+        previous: Features | None = None
         history: list[Metrics] = []
         for t in range(length):
             stop_request.raise_if_stopped()
-            if seen is not None:  # here, so that the memory's own weights learn from the step that uses it
-                state = world.next_state(state, seen)
+            if (
+                previous is not None
+            ):  # here, so that the memory's own weights learn from the step that uses it
+                state = world.next_state(state, previous)
             target = window.frame[:, t]
             features = world.features(stack, window.action[:, t], state, target, 1.0 - truth)
             logits = world.frame_logits(features)
@@ -164,7 +166,7 @@ class NextFrame(ModelModule):
                 stack = world.push(
                     stack, self._corrupt(self._scheduled_input(logits.detach(), target, truth))
                 )
-                seen, state = _detached(features), None if state is None else state.detach()
+                previous, state = _detached(features), None if state is None else state.detach()
         self.gradient_steps += length
         metrics = {key: torch.stack([entry[key] for entry in history]).mean() for key in history[0]}
         metrics["train/teacher_forcing_prob"] = torch.tensor(truth)
@@ -174,8 +176,8 @@ class NextFrame(ModelModule):
     def _scheduled_input(self, logits: Tensor, target: Tensor, truth: float) -> Tensor:
         """What the world sees of the step it foretold: the true frame, or its own."""
         guess = self.world.to_frame(logits)
-        given = torch.rand(len(guess), 1, 1, 1, device=guess.device) < truth
-        return torch.where(given, target, guess)
+        use_truth = torch.rand(len(guess), 1, 1, 1, device=guess.device) < truth
+        return torch.where(use_truth, target, guess)
 
     def _corrupt(self, frames: Tensor) -> Tensor:
         if self.world.colors:
@@ -205,8 +207,8 @@ class NextFrame(ModelModule):
             "train/latent_loss": latent.detach(),
         }
         if self.world.reward is not None:
-            told = self.world.reward(features.mid, features.fin)
-            reward = self._reward_loss(told, reward_label(window.reward[:, t]))
+            reward_logits = self.world.reward(features.mid, features.fin)
+            reward = self._reward_loss(reward_logits, reward_label(window.reward[:, t]))
             loss, metrics["train/reward_loss"] = loss + reward, reward.detach()
         if self.world.end is not None:
             end = F.binary_cross_entropy_with_logits(
@@ -225,8 +227,8 @@ class NextFrame(ModelModule):
         windows = self._here(data.val_windows(self.eval_rows, 1, self.context_steps))
         metrics = checks.one_step(self.world, windows)
         if self.world.reward is not None:
-            told = checks.predicted_rewards(self.world, self.world.reward, windows)
-            metrics |= checks.reward_scores(told, reward_label(windows.reward[:, 0]))
+            reward_classes = checks.predicted_rewards(self.world, self.world.reward, windows)
+            metrics |= checks.reward_scores(reward_classes, reward_label(windows.reward[:, 0]))
         return {**metrics, "eval/score": metrics["eval/changed_pixel_accuracy"], **self._open_loop(data)}
 
     def _open_loop(self, data: Any) -> dict[str, float]:

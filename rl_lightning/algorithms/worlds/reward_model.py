@@ -102,15 +102,19 @@ class RewardModel(ModelModule):
         (optimizer,) = self.raw_optimizers()
         self.step(optimizer, loss, self.max_grad_norm)
         right = (logits.detach().argmax(-1) == label).float().mean()
-        paid = (label != 1).float().mean()
-        return {"train/loss": loss.detach(), "train/reward_accuracy": right, "train/reward_fraction": paid}
+        reward_fraction = (label != 1).float().mean()
+        return {
+            "train/loss": loss.detach(),
+            "train/reward_accuracy": right,
+            "train/reward_fraction": reward_fraction,
+        }
 
     def validate(self, data: Any) -> dict[str, float]:
         """Held-out steps; the score is the mean recall of the classes that occur."""
         windows = data.val_reward_steps(self.eval_rows, self.context_steps)
         windows = FrameWindow(*(field.to(self.device) for field in windows))
-        told = checks.predicted_rewards(self.world.to(self.device), self.reward_net, windows)
-        return checks.reward_scores(told, reward_label(windows.reward[:, 0]))
+        reward_classes = checks.predicted_rewards(self.world.to(self.device), self.reward_net, windows)
+        return checks.reward_scores(reward_classes, reward_label(windows.reward[:, 0]))
 
     def exports(self) -> dict[str, Exported]:
         net = HEADS[self.kind]

@@ -125,7 +125,7 @@ class TDMPC(PolicyModule):
         reward = batch.reward.T[1:]  # [H, B]
         latent, latents = self.model.encode(obs[0]), []
         nothing = torch.zeros_like(reward[0])
-        consistency, paid, worth, wrong = nothing, nothing, nothing, nothing
+        consistency, reward_loss, value_loss, wrong = nothing, nothing, nothing, nothing
         with torch.no_grad():
             goal, target = self.target_model.encode(obs[1:]), self._target(obs[1:], reward)
         for t, each in enumerate(action.unbind()):
@@ -134,19 +134,24 @@ class TDMPC(PolicyModule):
             latent, guess = self.model.step(latent, each)
             weight = self.rho**t
             consistency = consistency + weight * (latent - goal[t]).square().mean(-1)
-            paid = paid + weight * (guess - reward[t]).square()
-            worth = worth + weight * (q - target[t]).square().sum(0)
+            reward_loss = reward_loss + weight * (guess - reward[t]).square()
+            value_loss = value_loss + weight * (q - target[t]).square().sum(0)
             wrong = wrong + weight * (q - target[t]).detach().abs().sum(0)
         latents.append(latent.detach())
         rows = self.consistency_coef * consistency.clamp(max=LIMIT)
-        rows = rows + self.reward_coef * paid.clamp(max=LIMIT) + self.value_coef * worth.clamp(max=LIMIT)
+        rows = (
+            rows
+            + self.reward_coef * reward_loss.clamp(max=LIMIT)
+            + self.value_coef * value_loss.clamp(max=LIMIT)
+        )
         rows = rows if batch.weight is None else batch.weight * rows
         loss = rows.mean() / len(action)
         model_optimizer, policy_optimizer = self.raw_optimizers()
         norm = self.step(model_optimizer, loss, self.max_grad_norm)
         metrics = {
             "train/loss": loss.detach(), "world_model/consistency_loss": consistency.detach().mean(),
-            "world_model/reward_loss": paid.detach().mean(), "world_model/value_loss": worth.detach().mean(),
+            "world_model/reward_loss": reward_loss.detach().mean(),
+            "world_model/value_loss": value_loss.detach().mean(),
             "train/td_target": target.mean(), "priority": wrong.clamp(max=LIMIT),
         }  # fmt: skip
         metrics |= self._policy_step(torch.stack(latents), policy_optimizer)

@@ -95,13 +95,13 @@ class TDMPC2(PolicyModule):
         max_grad_norm: float = 20.0,
     ) -> None:
         super().__init__(spec)
-        given = {
+        own_sizes = {
             "latent_dim": latent_dim,
             "encoder_hidden_dims": encoder_hidden_dims,
             "hidden_dim": hidden_dim,
             "num_critics": num_critics,
         }
-        sizes = SIZES[model_size] | {key: value for key, value in given.items() if value is not None}
+        sizes = SIZES[model_size] | {key: value for key, value in own_sizes.items() if value is not None}
         if sizes["num_critics"] < 2:
             raise ConfigError(f"model.num_critics is {sizes['num_critics']}; TD-MPC2 needs at least 2")
         width = flat_obs(spec, "TDMPC2")
@@ -199,13 +199,15 @@ class TDMPC2(PolicyModule):
         weight = self.rho ** torch.arange(horizon, device=reward.device, dtype=reward.dtype)
         both = torch.cat((latents[:-1], action), -1).flatten(0, 1)
         error = (latents[1:] - goal).square().mean((1, 2))
-        paid = self.model.two_hot_loss(self.model.reward(both), reward.flatten()).view(horizon, batch).mean(1)
+        reward_loss = (
+            self.model.two_hot_loss(self.model.reward(both), reward.flatten()).view(horizon, batch).mean(1)
+        )
         values = self.model.two_hot_loss(self.model.q(both, dropping=True), target.flatten())  # [E, H * B]
-        worth = values.view(-1, horizon, batch).mean((0, 2))
+        value_loss = values.view(-1, horizon, batch).mean((0, 2))
         losses = {
             "consistency": (weight * error).sum() / horizon,
-            "reward": (weight * paid).sum() / horizon,
-            "value": (weight * worth).sum() / horizon,
+            "reward": (weight * reward_loss).sum() / horizon,
+            "value": (weight * value_loss).sum() / horizon,
         }
         if self.model.terminated is not None:
             logits = self.model.terminated(latents[1:])[..., 0]

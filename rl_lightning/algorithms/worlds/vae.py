@@ -54,10 +54,10 @@ class VAE(ModelModule):
 
     def loss(self, frames: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Error and KL of each frame, summed over pixels and dimensions.  [B, C, 64, 64] -> [B] twice"""
-        seen = self.vision(frames)
-        drawn = self.vision.decode(seen.sample(noise))
-        error = (drawn - frames.to(drawn) / 255.0).square().flatten(1).sum(1)
-        return error, kl_to_standard_normal(seen.mean, seen.log_var)
+        posterior = self.vision(frames)
+        recon = self.vision.decode(posterior.sample(noise))
+        error = (recon - frames.to(recon) / 255.0).square().flatten(1).sum(1)
+        return error, kl_to_standard_normal(posterior.mean, posterior.log_var)
 
     def update(self, batch: Sequences) -> Metrics:
         frames = batch.obs.flatten(0, 1)

@@ -28,14 +28,14 @@ class GivenNoise(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        given = kwargs or {}
-        if not isinstance(given.get("generator"), torch.Generator):
-            return func(*args, **given)
+        options = kwargs or {}
+        if not isinstance(options.get("generator"), torch.Generator):
+            return func(*args, **options)
         name = getattr(func, "__name__", str(func))
         if name not in MAKERS:
             raise RLError(f"it draws by torch.{name}")
-        made = MAKERS[name](self.normals, args, given)
-        return func(*args, **given) if self.noise is None else made
+        noise = MAKERS[name](self.normals, args, options)
+        return func(*args, **options) if self.noise is None else noise
 
     def normals(self, shape: Sequence[int]) -> Tensor:
         """The next numbers of every row, for a draw of [B, *shape]."""
@@ -62,29 +62,29 @@ def _shape(args: Sequence[Any]) -> Sequence[int]:
     return whole[1:]
 
 
-def _randn(normals: Normals, args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
-    return normals(_shape(args)).to(given.get("dtype") or torch.float32)
+def _randn(normals: Normals, args: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+    return normals(_shape(args)).to(options.get("dtype") or torch.float32)
 
 
-def _rand(normals: Normals, args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
-    return uniform(normals(_shape(args))).to(given.get("dtype") or torch.float32)
+def _rand(normals: Normals, args: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
+    return uniform(normals(_shape(args))).to(options.get("dtype") or torch.float32)
 
 
-def _randint(normals: Normals, args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
+def _randint(normals: Normals, args: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
     low, high, shape = args if len(args) == 3 else (0, *args)
     return low + (uniform(normals(shape[1:])) * (high - low)).floor().long()
 
 
-def _uniform(normals: Normals, args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
+def _uniform(normals: Normals, args: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
     row, low, high = (*args, 0.0, 1.0)[:3]
     return low + (high - low) * uniform(normals(row.shape[1:])).to(row.dtype)
 
 
-def _exponential(normals: Normals, args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
+def _exponential(normals: Normals, args: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
     return -uniform(normals(args[0].shape[1:])).log().to(args[0].dtype)
 
 
-def _multinomial(normals: Normals, args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
+def _multinomial(normals: Normals, args: tuple[Any, ...], options: dict[str, Any]) -> Tensor:
     """One class for each row of weights: of clocks that ring at these rates, the first."""
     weights = args[0]
     assert args[1] == 1, args[1]

@@ -43,13 +43,13 @@ class GreedyPolicy(nn.Module):
         return draws.used
 
     def forward(self, obs: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        given = list(rest)
-        mask = given.pop(0).bool() if self.masked else None
+        inputs = list(rest)
+        mask = inputs.pop(0).bool() if self.masked else None
         if self.noise:
-            with GivenNoise(given.pop(0)):
-                action, carry = self.model.act(obs, tuple(given), torch.Generator(), mask)
+            with GivenNoise(inputs.pop(0)):
+                action, carry = self.model.act(obs, tuple(inputs), torch.Generator(), mask)
         else:
-            action, carry = self.model.act(obs, tuple(given), None, mask)
+            action, carry = self.model.act(obs, tuple(inputs), None, mask)
         return (self.own_scale(action), *carry)
 
     def own_scale(self, action: Tensor) -> Tensor:

@@ -32,10 +32,10 @@ def checked_onnx(policy: GreedyPolicy, rows: Tensor, folder: Path) -> tuple[Path
         raise ConfigError(f"--format onnx needs it: {pip_command('onnx')}") from None
     path = folder / "policy.onnx"
     with tempfile.TemporaryDirectory() as scratch:
-        made = Path(scratch) / path.name
+        scratch_path = Path(scratch) / path.name
         try:
-            write_onnx(policy, rows, made)
-            said = parity(policy, rows, made)
+            write_onnx(policy, rows, scratch_path)
+            said = parity(policy, rows, scratch_path)
         except Exception as error:  # torch's exporter raises a dozen kinds, and so does what runs its files
             first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
             raise ConfigError(
@@ -43,7 +43,7 @@ def checked_onnx(policy: GreedyPolicy, rows: Tensor, folder: Path) -> tuple[Path
                 "--format safetensors writes its weights"
             ) from error
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.move(made, path)
+        shutil.move(scratch_path, path)
     return path, said
 
 
@@ -70,14 +70,14 @@ def silent_exporter() -> Iterator[None]:
         "stderr"
     )  # stdout would keep some back until it is no longer covered
     sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    stderr_copy, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         with contextlib.redirect_stdout(io.StringIO()):
             yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr_copy, 2)
+        os.close(stderr_copy)
         os.close(nowhere)
 
 

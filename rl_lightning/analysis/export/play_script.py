@@ -38,8 +38,8 @@ def why_no_script(spec: EnvSpec, about: dict[str, Any]) -> str | None:
 def write_script(policy: GreedyPolicy, folder: Path, about: dict[str, Any]) -> Path:
     """A few lines that play an episode with the exported policy, without us."""
     limit = about["max_episode_steps"]
-    given = {**redact(about["env_kwargs"]), **({"max_episode_steps": limit} if limit else {})}
-    kwargs = "".join(f", {key}={value!r}" for key, value in given.items())
+    arguments = {**redact(about["env_kwargs"]), **({"max_episode_steps": limit} if limit else {})}
+    kwargs = "".join(f", {key}={value!r}" for key, value in arguments.items())
     carry = [list(part.shape[1:]) for part in policy.model.initial_carry(1)]
     row = f"np.asarray(obs, '{about['obs_dtype']}').reshape(1, *{about['obs_shape']})"
     row += f", 'noise': draw.standard_normal((1, {policy.noise}), 'float32')" if policy.noise else ""

@@ -36,7 +36,7 @@ def report(result: Comparison, groups: Mapping[str, Sequence[Run]], title: str |
         if metric == METRIC:
             tables += atari_tables(groups)
         scores.append(ScorePart(metric, svg_uri(result.bands[metric], metric), tables))
-    told = {note for score in scores for table in score.tables for note in table.notes}
+    table_notes = {note for score in scores for table in score.tables for note in table.notes}
     runs: dict[Path, Run] = {run.folder: run for members in groups.values() for run in members}
     budget = [ALL_VIDEO_BYTES]
     return page(
@@ -45,7 +45,7 @@ def report(result: Comparison, groups: Mapping[str, Sequence[Run]], title: str |
         scores,
         settings_table(result, limit=None),
         [run_part(run, budget) for run in runs.values()],
-        [note for note in result.notes if note not in told],
+        [note for note in result.notes if note not in table_notes],
     )
 
 

@@ -38,7 +38,7 @@ def _text(value: Any) -> Any:
 
 def page(
     title: str,
-    made: str,
+    made_by: str,
     scores: Sequence[ScorePart],
     settings: Table,
     runs: Sequence[RunPart],
@@ -48,7 +48,7 @@ def page(
 
     Args:
         title: Of the report.
-        made: When, and by which version.
+        made_by: When, and by which version.
         scores: Every metric.
         settings: What was set differently.
         runs: Every run.
@@ -62,5 +62,5 @@ def page(
         keep_trailing_newline=True,
     )
     return environment.get_template("page.html").render(
-        title=title, made=made, scores=scores, settings=settings, runs=runs, notes=notes
+        title=title, made=made_by, scores=scores, settings=settings, runs=runs, notes=notes
     )

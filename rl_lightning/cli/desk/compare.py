@@ -51,6 +51,6 @@ def _plot_target(parsed: ParsedArgs) -> Path:
     if pictures and parsed.has("plot"):
         parsed.words.remove(pictures[-1])
         return Path(pictures[-1])
-    given = parsed.get("plot")
-    named = given if given and given.lower() not in ("true", "1", "yes") else None
+    plot = parsed.get("plot")
+    named = plot if plot and plot.lower() not in ("true", "1", "yes") else None
     return Path(parsed.get("output") or named or "compare.png")

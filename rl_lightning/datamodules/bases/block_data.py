@@ -109,9 +109,9 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
             if not waiting:
                 steps, waiting = self.forecast(clock) if clock.phases is None else self._foresee(clock)
                 clock.env_step += steps
-            made = clock.updates_until_mark(waiting)
-            clock.update += made
-            waiting -= made
+            updates = clock.updates_until_mark(waiting)
+            clock.update += updates
+            waiting -= updates
             blocks += 1
         return max(1, blocks)
 
@@ -197,15 +197,15 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         """Updates that a phase's hook makes each time."""
         return hook.count
 
-    def collect_hook(self, phase: Phase, made: int) -> int:
-        """Collects once, as the phase says, `made` env steps of it being there; returns those that are left to do."""
+    def collect_hook(self, phase: Phase, collected: int) -> int:
+        """Collects once, as the phase says, after `collected` env steps of it; returns those that are left to do."""
         raise ConfigError(f"phase '{phase.name}': {type(self).__name__} has nothing to collect from")
 
     def _phase_batches(self, block: Block, cursor: PhaseCursor) -> Iterator[Any]:
         """What the due hook of a phase does; the cursor moves on when it is done."""
         phase, hook, before = cursor.phase, cursor.next_hook(), self.clock.env_step
         block.hook, block.phase = hook.name, PhaseContext(phase, cursor.progress)
-        made, left, skipped = 0, 0, False
+        updates, left, skipped = 0, 0, False
         if hook.name == "collect":
             left = self.collect_hook(phase, cursor.part)
         elif hook.name == "evaluate":
@@ -214,8 +214,8 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
             wanted = cursor.room_for_updates(self.updates_per_hook(hook)) - cursor.part
             for batch in self.sample_batches(self.clock.updates_until_mark(self.clock.clip_updates(wanted))):
                 yield batch
-                made += 1
-            left = wanted - made
+                updates += 1
+            left = wanted - updates
         elif phase.type == "offline" and cursor.starved > len(phase.hooks):
             raise ConfigError(
                 f"phase '{phase.name}' is offline and its buffer '{phase.buffer}' will never hold enough rows; "
@@ -224,7 +224,7 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         else:
             skipped = True
             self.skips += 1
-        cursor.advance(self.clock.env_step - before, made, skipped, whole=left <= 0)
+        cursor.advance(self.clock.env_step - before, updates, skipped, whole=left <= 0)
 
     def update_priorities(self, index: torch.Tensor, priorities: torch.Tensor) -> None:
         """Takes what the update rule says about the rows it saw, e.g. how wrong it was about each."""

@@ -71,11 +71,11 @@ class EnvData(RLData):
         """Env steps of one step of the vector."""
         return self.num_envs * self.spec.action_repeat * self.world_size
 
-    def collect_hook(self, phase: Phase, made: int) -> int:
+    def collect_hook(self, phase: Phase, collected: int) -> int:
         """A collect that reaches the budget ends there; with a larger one the rest of it follows."""
         wanted = (
             phase.collect_steps or self.default_collect_steps()
-        ) - made // self.env_steps_per_vector_step
+        ) - collected // self.env_steps_per_vector_step
         steps = self.clock.clip_steps(wanted, self.env_steps_per_vector_step)
         self.collect_in(phase, steps)
         return (wanted - steps) * self.env_steps_per_vector_step

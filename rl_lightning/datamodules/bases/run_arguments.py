@@ -27,11 +27,13 @@ class RunArguments(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         own = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
-        given = {name: kwargs.pop(name) for name in RUN_ARGUMENTS if name in kwargs and name not in own}
-        seed = given.pop("seed", 0)
+        run_arguments = {
+            name: kwargs.pop(name) for name in RUN_ARGUMENTS if name in kwargs and name not in own
+        }
+        seed = run_arguments.pop("seed", 0)
         try:
             data = super().__call__(*args, **kwargs)
-            data.configure(RunConfig(**{"eval_every": cls.default_eval_every, **given}), seed)
+            data.configure(RunConfig(**{"eval_every": cls.default_eval_every, **run_arguments}), seed)
         except ConfigError as error:
             name_arguments(error, cls.__signature__.parameters, "data", "run")
             raise

@@ -36,13 +36,14 @@ def check_bounds(what: str, low: Array, high: Array) -> None:
 def sizes_of(raw: Raw) -> tuple[int, ...]:
     """How many discrete actions there are, of each component: by the metadata, or as many as are used."""
     actions = raw.arrays["actions"]
-    seen = np.atleast_1d(actions.max(0) + 1)
-    sizes = seen
+    least_sizes = np.atleast_1d(actions.max(0) + 1)
+    sizes = least_sizes
     if raw.metadata.get("action_sizes") is not None:
-        sizes = _numbers(raw, "action_sizes", len(seen)).astype(np.int64)
-    if (seen > sizes).any():
+        sizes = _numbers(raw, "action_sizes", len(least_sizes)).astype(np.int64)
+    if (least_sizes > sizes).any():
         raise DataError(
-            f"{raw.where}: 'actions' go up to {int(seen.max()) - 1}, its metadata allows {sizes.tolist()} actions"
+            f"{raw.where}: 'actions' go up to {int(least_sizes.max()) - 1}, its metadata allows "
+            f"{sizes.tolist()} actions"
         )
     if sizes.max() > MOST_ACTIONS:
         raise DataError(
@@ -53,13 +54,13 @@ def sizes_of(raw: Raw) -> tuple[int, ...]:
 
 
 def _numbers(raw: Raw, key: str, width: int) -> Array:
-    given = raw.metadata[key]
+    stored = raw.metadata[key]
     try:
-        numbers = np.atleast_1d(np.asarray(given))
+        numbers = np.atleast_1d(np.asarray(stored))
     except ValueError:  # lists of unequal lengths
         numbers = np.zeros((0, 0))
     if numbers.dtype.kind not in "iuf" or numbers.ndim != 1:
-        text = str(given)[:40]
+        text = str(stored)[:40]
         raise DataError(
             f"{raw.where}: 'metadata/{key}' is '{text}'; it must be {width} numbers, one per dimension"
         )

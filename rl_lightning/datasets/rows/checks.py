@@ -159,15 +159,13 @@ def _linked(raw: Raw) -> list[CheckLine]:
     """What a file without next observations loses, and whether that is all there is to learn from."""
     rows = split_episodes(raw)
     findings = [CheckLine("jumps", f"next observations: {rows.notes['next_observations']}")]
-    paid = int((raw.arrays["rewards"] > 0).sum())
+    positive = int((raw.arrays["rewards"] > 0).sum())
     for who, left in (
         ("nobody", rows.reward),
         ("no model of next observations", rows.reward[rows.next_known]),
     ):
-        if paid and not (left > 0).any():
-            text = (
-                f"{paid} are positive, and {who} sees one: they lie in rows whose next observation is unknown"
-            )
+        if positive and not (left > 0).any():
+            text = f"{positive} are positive, and {who} sees one: they lie in rows whose next observation is unknown"
             return [*findings, CheckLine("rewards", text, bad=True)]
     return findings
 

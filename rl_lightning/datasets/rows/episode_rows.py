@@ -108,23 +108,23 @@ def split_episodes(raw: Raw) -> EpisodeRows:
 def _linked(raw: Raw, ends: Array, unknown: Array, episode: Array, notes: dict[str, Any]) -> EpisodeRows:
     """The rows of a file without next observations, each with the following row's; `unknown` ones have none."""
     obs, terminated = raw.arrays["observations"], raw.arrays["terminals"]
-    kept = np.flatnonzero(~ends | unknown)
-    if not len(kept):
+    rows = np.flatnonzero(~ends | unknown)
+    if not len(rows):
         raise DataError(
             f"{raw.where}: no 'next_observations', and no episode has two steps: no transition is left"
         )
     following = np.concatenate([obs[1:], obs[-1:]])
     following[unknown] = obs[unknown]
     notes["next_observations"] = (
-        f"none in the file: taken from the following row; {len(obs) - len(kept)} rows at time limits were dropped, "
+        f"none in the file: taken from the following row; {len(obs) - len(rows)} rows at time limits were dropped, "
         f"{int(unknown.sum())} terminal rows have no next one"
     )
     columns = (obs, raw.arrays["actions"], raw.arrays["rewards"], following, terminated)
-    fields = [column[kept] for column in columns]
-    _, episode = np.unique(episode[kept], return_inverse=True)
+    fields = [column[rows] for column in columns]
+    _, episode = np.unique(episode[rows], return_inverse=True)
     episode = episode.reshape(-1).astype(np.int64)
     last = np.append(np.diff(episode) > 0, True)
-    return EpisodeRows._make((*fields, last & ~fields[4], episode, ~unknown[kept], kept, notes))
+    return EpisodeRows._make((*fields, last & ~fields[4], episode, ~unknown[rows], rows, notes))
 
 
 def without(raw: Raw, bad: Array) -> Raw:

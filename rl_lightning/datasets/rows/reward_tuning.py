@@ -59,11 +59,11 @@ def whole_returns(rows: Dataset) -> Tensor:
 
 def legacy_returns(rows: Dataset) -> Tensor:
     """Returns of stretches that end at a terminal or after 1000 rows; what is left over at the end does not count."""
-    kept = ~(rows.truncated & ~rows.terminated)
+    selected = ~(rows.truncated & ~rows.terminated)
     if "read/next_observations" in rows.about:  # the rows at time limits are gone already
-        kept = torch.ones_like(kept)
+        selected = torch.ones_like(selected)
     returns, total, length = [], 0.0, 0
-    pairs = zip(rows.reward[kept].double().tolist(), rows.terminated[kept].tolist(), strict=True)
+    pairs = zip(rows.reward[selected].double().tolist(), rows.terminated[selected].tolist(), strict=True)
     for reward, terminated in pairs:
         total, length = total + reward, length + 1
         if terminated or length == LEGACY_STEPS:

@@ -243,19 +243,19 @@ class Decoder:
         return target
 
     def random_state(self, body: dict[str, Any]) -> np.random.RandomState:
-        made = np.random.RandomState(0)
-        made.set_state(numpy_state(body))
-        return self.add(made)
+        generator = np.random.RandomState(0)
+        generator.set_state(numpy_state(body))
+        return self.add(generator)
 
     def random(self, body: tuple[Any, ...]) -> random.Random:
-        made = random.Random(0)
-        made.setstate(body)
-        return self.add(made)
+        generator = random.Random(0)
+        generator.setstate(body)
+        return self.add(generator)
 
     def torch(self, body: list[Any]) -> torch.Generator:
-        made = torch.Generator()
-        made.set_state(torch.from_numpy(node_array(body)))
-        return self.add(made)
+        generator = torch.Generator()
+        generator.set_state(torch.from_numpy(node_array(body)))
+        return self.add(generator)
 
     def enum(self, body: list[str]) -> Any:
         module, name, member = body

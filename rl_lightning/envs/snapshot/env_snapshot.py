@@ -194,9 +194,9 @@ class LayerDecoder(Decoder):
         if kind == "attributes":
             return self.attributes(layer, body)
         state, common = body
-        given = self.decode(state)
+        decoded = self.decode(state)
         self.attributes(layer, common, list(common))
-        return layer.set_state(given)
+        return layer.set_state(decoded)
 
     def attributes(self, owner: Any, saved: dict[str, Node], names: list[str] | None = None) -> None:
         own, kind = vars(owner), type(owner)
@@ -248,7 +248,7 @@ class LayerDecoder(Decoder):
         kind = find_class(module, name, object)
         if issubclass(kind, gymnasium.Env | type):
             raise MismatchError(f"an object of {module}.{name}")
-        made = self.add(object.__new__(kind))
+        instance = self.add(object.__new__(kind))
         for key, node in attributes.items():
-            vars(made)[key] = self.decode(node)
-        return made
+            vars(instance)[key] = self.decode(node)
+        return instance

@@ -55,10 +55,10 @@ class DiffusionDensityNet(DensityNet):
         self.register_buffer("probes", torch.randn(num_noise_levels, dim, generator=generator))
         self.register_buffer("waves", math.pi * 2.0 ** torch.arange(-1.0, WAVES / 2 - 1, 0.5))
 
-    def predict(self, seen: Tensor, level: Tensor) -> Tensor:
+    def predict(self, noisy: Tensor, level: Tensor) -> Tensor:
         """v of noisy rows [B, D] at levels [B, 1]."""
         place = (level - self.low) / (self.high - self.low) * self.waves
-        return self.net(torch.cat((seen, place.sin(), place.cos()), -1))
+        return self.net(torch.cat((noisy, place.sin(), place.cos()), -1))
 
     def loss(self, x: Tensor) -> Tensor:
         z = self.prepare(x)
@@ -67,10 +67,10 @@ class DiffusionDensityNet(DensityNet):
         alpha, sigma = level.sigmoid().sqrt(), (-level).sigmoid().sqrt()
         noise = torch.randn_like(z)
         gap = alpha * noise - sigma * z - self.predict(alpha * z + sigma * noise, level)
-        worth = 0.5 * (self.high - self.low) * level.sigmoid()
+        weight = 0.5 * (self.high - self.low) * level.sigmoid()
         rest = self._gaussian(z.square().sum(-1)).mean()
         plain = (alpha * noise - sigma * z).square().sum(-1, keepdim=True)
-        return self.log_scale() - rest + (worth * (gap.square().sum(-1, keepdim=True) - plain)).mean()
+        return self.log_scale() - rest + (weight * (gap.square().sum(-1, keepdim=True) - plain)).mean()
 
     def log_prob(self, z: Tensor) -> Tensor:
         gain = torch.zeros_like(z[:, 0])

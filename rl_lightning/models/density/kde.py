@@ -37,9 +37,9 @@ class KDENet(DensityNet):
         super().fit_statistics(x)
         count = min(len(x), len(self.support))
         generator = torch.Generator().manual_seed(0)  # which rows are kept follows from the rows alone
-        kept = torch.randperm(len(x), generator=generator)[:count]
+        rows = torch.randperm(len(x), generator=generator)[:count]
         self.support.zero_()
-        self.support[:count] = self.prepare(x[kept.to(x.device)])
+        self.support[:count] = self.prepare(x[rows.to(x.device)])
         self.count.fill_(count)
         self.width.fill_(self._choose_width() if self.bandwidth is None else self.bandwidth)
 

@@ -70,8 +70,8 @@ class VAEDensityNet(DensityNet):
         centre, spread = self.decoder(code).chunk(2, -1)
         spread = spread.clamp(LEAST_LOG_STD, 2.0)
         error = (z - centre) * (-spread).exp()
-        given = -(0.5 * error.square() + spread + 0.5 * LOG_2PI).sum(-1)
-        return given + standard_normal(code) - standard_normal(noise) + log_std.sum(-1)
+        log_likelihood = -(0.5 * error.square() + spread + 0.5 * LOG_2PI).sum(-1)
+        return log_likelihood + standard_normal(code) - standard_normal(noise) + log_std.sum(-1)
 
 
 class VAEDensity(DensityRecipe):

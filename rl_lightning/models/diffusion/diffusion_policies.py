@@ -168,11 +168,11 @@ def guided_actions(
 ) -> Tensor:
     """Guided samples inside the env's bounds.  [B, O] -> [B, K, A]"""
     dtype = guide.last.weight.dtype
-    seen = norm(obs).to(dtype).unsqueeze(1)
+    cond = norm(obs).to(dtype).unsqueeze(1)
 
     def gradient(x: Tensor, time: float) -> Tensor:
         at = torch.full((1, 1), time, device=x.device)
-        return guide.gradient(x.to(dtype), at, seen).to(x.dtype)
+        return guide.gradient(x.to(dtype), at, cond).to(x.dtype)
 
     lean = partial(guided_eps, gradient=gradient, scale=scale, schedule=behavior.noise_schedule)
     return behavior.sample(obs, count, moves, generator, clip, lean).clamp(-1.0, 1.0)
@@ -180,8 +180,8 @@ def guided_actions(
 
 def judged(critic: nn.Module, norm: nn.Module, obs: Tensor, action: Tensor) -> Tensor:
     """What critics think of candidates.  [B, O], [B, K, A] -> [E, B, K]"""
-    seen = norm(obs).unsqueeze(1).expand(-1, action.shape[1], -1)
-    values = critic(seen.flatten(0, 1), action.flatten(0, 1))
+    cond = norm(obs).unsqueeze(1).expand(-1, action.shape[1], -1)
+    values = critic(cond.flatten(0, 1), action.flatten(0, 1))
     return values.reshape(-1, *action.shape[:2])
 
 

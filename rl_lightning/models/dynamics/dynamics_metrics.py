@@ -66,9 +66,14 @@ def terminal_recall(
     counts = torch.zeros(4, dtype=torch.float64)  # ends, ends seen, others, false alarms
     for part in chunks(rows):
         mean, _ = model.predict(part.obs, part.action)
-        seen = rule(mean[model.elites][..., :-1]).double().mean(0)
+        terminal_fraction = rule(mean[model.elites][..., :-1]).double().mean(0)
         true = part.terminated > 0.5
-        batch_counts = (true.sum(), seen[true].sum(), (~true).sum(), seen[~true].sum())
+        batch_counts = (
+            true.sum(),
+            terminal_fraction[true].sum(),
+            (~true).sum(),
+            terminal_fraction[~true].sum(),
+        )
         counts += torch.stack([value.double() for value in batch_counts]).cpu()
     ends, hits, others, alarms = counts.tolist()
     result = {"ends": ends, "false_alarms": alarms / max(others, 1.0)}

@@ -158,8 +158,8 @@ class EnsembleDynamics(nn.Module):
             width = torch.linalg.vector_norm(doubt, dim=-1).amax(0)
         else:
             mean, std, width = *self._dispatch(obs, action, choice), None
-        drawn = mean if noise is None else torch.addcmul(mean, std, noise)
-        return ModelStep(drawn[:, :-1], drawn[:, -1], width)
+        sample = mean if noise is None else torch.addcmul(mean, std, noise)
+        return ModelStep(sample[:, :-1], sample[:, -1], width)
 
     def _weights(self, which: Tensor | None = None) -> Layers:
         pairs: Any = [(layer.weight, layer.bias) for layer in self.layers]

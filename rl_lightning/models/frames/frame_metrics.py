@@ -68,12 +68,12 @@ def open_loop(world: FrameWorld, windows: FrameWindow, horizons: Sequence[int]) 
         return {}
     wrong, still, count = dict.fromkeys(there, 0.0), dict.fromkeys(there, 0.0), 0
     for window in chunks(windows):
-        seen = open_loop_rollout(world, window, max(there))
-        first = window.stack[:, -seen.shape[2] :]
-        count += len(seen)
+        frames = open_loop_rollout(world, window, max(there))
+        first = window.stack[:, -frames.shape[2] :]
+        count += len(frames)
         for h in there:
             truth = window.frame[:, h - 1]
-            wrong[h] += float((seen[:, h - 1] != truth).float().mean((1, 2, 3)).sum())
+            wrong[h] += float((frames[:, h - 1] != truth).float().mean((1, 2, 3)).sum())
             still[h] += float((first != truth).float().mean((1, 2, 3)).sum())
     metrics = {f"eval/open_loop_error_{h}": wrong[h] / count for h in there}
     return metrics | {f"eval/copy_baseline_error_{h}": still[h] / count for h in there}
@@ -82,20 +82,20 @@ def open_loop(world: FrameWorld, windows: FrameWindow, horizons: Sequence[int]) 
 @torch.no_grad()
 def predicted_rewards(world: FrameWorld, head: RewardNet, windows: FrameWindow) -> Tensor:
     """The reward class that a head tells for the first step of each window.  -> [N]"""
-    told = []
+    classes = []
     for window in chunks(windows):
         state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
         features = world.features(window.stack, window.action[:, 0], state)
-        told.append(head(features.mid, features.fin).argmax(-1))
-    return torch.cat(told)
+        classes.append(head(features.mid, features.fin).argmax(-1))
+    return torch.cat(classes)
 
 
-def reward_scores(told: Tensor, label: Tensor) -> dict[str, float]:
+def reward_scores(predicted: Tensor, label: Tensor) -> dict[str, float]:
     """Recall and precision of each class that occurs, and the mean recall, by which a head is ranked."""
-    metrics: dict[str, float] = {"eval/reward_accuracy": float((told == label).float().mean())}
+    metrics: dict[str, float] = {"eval/reward_accuracy": float((predicted == label).float().mean())}
     recalls = []
     for k, name in enumerate(("minus", "zero", "plus")):
-        there, said = label == k, told == k
+        there, said = label == k, predicted == k
         if there.any():
             recalls.append(float(said[there].float().mean()))
             metrics[f"eval/reward_recall_{name}"] = recalls[-1]

@@ -149,8 +149,8 @@ class FrameWorld(nn.Module):
         """One pass. With a `target` frame this is training, and `certain` drives the latent's schedules."""
         planes = self.planes(stack)
         if self.recurrent_state_size:
-            given = self.first_state(len(stack)) if state is None else state
-            planes = torch.cat([planes, given.to(planes.dtype)], 1)
+            previous = self.first_state(len(stack)) if state is None else state
+            planes = torch.cat([planes, previous.to(planes.dtype)], 1)
         if target is None:
             use = float(self.net.bottleneck_bits > 0 and float(self.latent_anneal) >= 0.5)
             return self.net(planes, action, None, 1.0, use, generator)

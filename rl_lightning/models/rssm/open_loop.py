@@ -42,7 +42,7 @@ def open_loop_rollout_latent(world: WorldModel, batch: Sequences, context: int) 
         here = world.rssm.img_step(here, action, None)
         features.append(here.feature)
     feature = torch.stack(features)
-    begun = window.is_first[context:].long().cumsum(0) == 0
+    same_episode = window.is_first[context:].long().cumsum(0) == 0
     return OpenLoopRollout(
         context,
         as_float(batch.obs),
@@ -50,7 +50,7 @@ def open_loop_rollout_latent(world: WorldModel, batch: Sequences, context: int) 
         world.decoder.predict(feature).transpose(0, 1),
         window.reward[context:].transpose(0, 1),
         world.reward_head.value(feature).transpose(0, 1),
-        begun.transpose(0, 1),
+        same_episode.transpose(0, 1),
         kl,
     )
 
@@ -60,8 +60,8 @@ def open_loop_report(rollout: OpenLoopRollout) -> dict[str, dict[str, float]]:
     true = rollout.true[:, rollout.context :]
     spread = rollout.true.flatten(0, 1).var(0, correction=0).sum().clamp_min(1e-8)
     error = (rollout.dreamed - true).square().flatten(2).sum(-1) / spread
-    seen = (rollout.reconstructed - rollout.true).square().flatten(2).sum(-1).mean() / spread
-    report = {"reconstruction_error": seen.item()}
+    recon_error = (rollout.reconstructed - rollout.true).square().flatten(2).sum(-1).mean() / spread
+    report = {"reconstruction_error": recon_error.item()}
     for step in STEPS:
         if step <= error.shape[1] and rollout.same_episode[:, step - 1].any():
             report[f"error_{step}"] = error[:, step - 1][rollout.same_episode[:, step - 1]].mean().item()

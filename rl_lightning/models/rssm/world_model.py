@@ -204,10 +204,10 @@ class WorldModel(nn.Module):
         """
         deter, stoch, action = carry
         here, features, taken = LatentState(deter, stoch), [], []
-        given = None if actions is None else action_rows(self.spec, actions)
-        for t in range(horizon if given is None else given.shape[1]):
-            if given is not None:
-                action = given[:, t]
+        fixed_actions = None if actions is None else action_rows(self.spec, actions)
+        for t in range(horizon if fixed_actions is None else fixed_actions.shape[1]):
+            if fixed_actions is not None:
+                action = fixed_actions[:, t]
             elif t:
                 action = choose(here)
             here = self.rssm.img_step(here, action, None)

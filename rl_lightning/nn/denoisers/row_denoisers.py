@@ -141,15 +141,15 @@ class ResidualDenoiserNet(DenoiserNet):
     def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
         shifts = self.shifts(t, cond)
         h = x.flatten(x.dim() - len(self.event))
-        kept: list[Tensor] = []
+        skips: list[Tensor] = []
         for block in self.down:
-            h = block(h, shifts[len(kept)])
-            kept.append(h)
-        h = self.middle(h, shifts[len(kept)])
+            h = block(h, shifts[len(skips)])
+            skips.append(h)
+        h = self.middle(h, shifts[len(skips)])
         for i, block in enumerate(self.up):
-            h = block(torch.cat((kept.pop(), h), -1), shifts[len(self.down) + 1 + i])
+            h = block(torch.cat((skips.pop(), h), -1), shifts[len(self.down) + 1 + i])
         skip, own = self.last.weight.chunk(2, 1)  # two small products cost less than copying wide rows
-        return (F.linear(kept.pop(), skip, self.last.bias) + F.linear(h, own)).view(x.shape)
+        return (F.linear(skips.pop(), skip, self.last.bias) + F.linear(h, own)).view(x.shape)
 
 
 class ResidualDenoiser(Denoiser):

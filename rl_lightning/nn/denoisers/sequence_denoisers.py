@@ -90,15 +90,15 @@ class UNetDenoiserNet(DenoiserNet):
     def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
         rows, time, known = as_batch(x, t, cond)
         known = torch.cat((self.time(time), known), -1)
-        h, kept = rows.transpose(-1, -2), []
+        h, skips = rows.transpose(-1, -2), []
         for i, level in enumerate(self.down):
             h = self._twice(level, h, known)
-            kept.append(h)
+            skips.append(h)
             if i < len(self.narrow):
                 h = self.narrow[i](h)
         h = self._twice(self.middle, h, known)
         for level, widen in zip(self.up, self.widen, strict=True):
-            h = widen(self._twice(level, torch.cat((h, kept.pop()), 1), known))
+            h = widen(self._twice(level, torch.cat((h, skips.pop()), 1), known))
         return self.last(h).transpose(-1, -2).reshape(x.shape)
 
     def _twice(self, level: Any, h: Tensor, known: Tensor) -> Tensor:

@@ -35,8 +35,8 @@ class TimingSignal(nn.Module):
 
     def __init__(self, channels: int, height: int, width: int) -> None:
         super().__init__()
-        made = timing_signal(channels, height, width).to(memory_format=torch.channels_last)
-        self.register_buffer("signal", made, persistent=False)
+        signal = timing_signal(channels, height, width).to(memory_format=torch.channels_last)
+        self.register_buffer("signal", signal, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.signal.to(x.dtype)  # a half-precision map stays one
@@ -54,8 +54,8 @@ class ActionInjector(nn.Module):
         super().__init__()
         self.scale, self.shift = nn.Linear(width, channels), nn.Linear(width, channels)
 
-    def forward(self, x: Tensor, given: Tensor) -> Tensor:  # [B, C, H, W], [B, A]
-        scale, shift = self.scale(given).sigmoid(), self.shift(given)
+    def forward(self, x: Tensor, action: Tensor) -> Tensor:  # [B, C, H, W], [B, A]
+        scale, shift = self.scale(action).sigmoid(), self.shift(action)
         return torch.addcmul(shift[:, :, None, None], x, scale[:, :, None, None])
 
 

@@ -65,9 +65,9 @@ class BitsPosterior(nn.Module):
     def forward(self, planes: Tensor, action: Tensor) -> Tensor:  # [B, P, H, W], [B, A] -> [B, bits]
         x = self.inject(self.timing(self.embed(planes)), action)
         x = self.first(x)
-        seen = self.attend_first(x)
+        first = self.attend_first(x)
         x = self.second(F.relu(x))
-        return self.out(torch.cat([seen, self.attend_second(x)], 1))
+        return self.out(torch.cat([first, self.attend_second(x)], 1))
 
 
 class BitsPredictor(nn.Module):
@@ -91,8 +91,8 @@ class BitsPredictor(nn.Module):
         symbols = to_symbols(bits)
         first, h, c = (layer(features) for layer in self.start)
         words = torch.cat([first[:, None], self._word(symbols[:, :-1])], 1)
-        told, _ = self.lstm(self.drop(words), (h[None].contiguous(), c[None].contiguous()))
-        logits = self.out(self.drop(told))
+        hidden, _ = self.lstm(self.drop(words), (h[None].contiguous(), c[None].contiguous()))
+        logits = self.out(self.drop(hidden))
         return F.cross_entropy(logits.flatten(0, 1), symbols.flatten())
 
     @torch.no_grad()

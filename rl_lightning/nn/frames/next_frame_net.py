@@ -160,23 +160,23 @@ class NextFrameNet(nn.Module):
         `target` is the frame that followed, in training; `certain` is how far the latent's schedules have come (0 to
         1), `use` the chance that bits are used at all in training; outside of it, they are used if it is above 0.
         """
-        given = F.one_hot(action.long(), self.actions).to(planes.dtype)
+        action_one_hot = F.one_hot(action.long(), self.actions).to(planes.dtype)
         x = self.timing_signal(self.embed(planes))
         skips = []
         for layer in self.down:
             skips.append(x)
             x = layer(x)
         value = self.value(x.flatten(1))[:, 0]
-        x = self.inject(x, given)
-        x, latent_loss = self._with_bits(x, planes, given, target, certain, use, generator)
+        x = self.inject(x, action_one_hot)
+        x, latent_loss = self._with_bits(x, planes, action_one_hot, target, certain, use, generator)
         mid = x
         x = self.hidden_layers(x)
         for layer, skip in zip(self.up, reversed(skips), strict=True):
-            x = layer(x, skip, given)
+            x = layer(x, skip, action_one_hot)
         return Features(mid, x, value, latent_loss)
 
     def _with_bits(
-        self, x: Tensor, planes: Tensor, given: Tensor, target: Tensor | None, certain: float, use: float,
+        self, x: Tensor, planes: Tensor, action_one_hot: Tensor, target: Tensor | None, certain: float, use: float,
         generator: torch.Generator | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         nothing = x.new_zeros(())
@@ -187,12 +187,12 @@ class NextFrameNet(nn.Module):
             if use <= 0.0:
                 return x, nothing
             return self.use_bits(x, self.prior.sample(flat, generator).to(x.dtype)), nothing
-        logits = self.posterior(torch.cat([planes, target], 1), given)
+        logits = self.posterior(torch.cat([planes, target], 1), action_one_hot)
         loss = self.prior.loss(flat, signs(logits.detach()))
         bits = training_bits(logits, self.bottleneck_noise, certain)
         if certain > 0.0:  # bits that the LSTM would have told, as later, when nothing can be read
-            told = self.prior.sample(flat).to(bits.dtype)
-            bits = torch.where(torch.rand_like(bits) < 0.5 * certain, told, bits)
+            prior_bits = self.prior.sample(flat).to(bits.dtype)
+            bits = torch.where(torch.rand_like(bits) < 0.5 * certain, prior_bits, bits)
         used = torch.rand(len(x), 1, 1, 1, device=x.device) < use
         return torch.where(used, self.use_bits(x, bits), x), loss
 

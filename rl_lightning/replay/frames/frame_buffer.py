@@ -131,8 +131,8 @@ class FrameBuffer:
             back = torch.rand(count, generator=generator)
             filled = torch.tensor(self.filled)[env]
             slot = (torch.tensor(self.head)[env] - 1 - (back * filled).long()) % self.length
-            drawn = env * self.length + slot
-            index = torch.cat([index, drawn[self.valid(drawn)]])
+            slots = env * self.length + slot
+            index = torch.cat([index, slots[self.valid(slots)]])
         return index[:count]
 
     def valid(self, index: Tensor) -> Tensor:

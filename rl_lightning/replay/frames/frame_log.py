@@ -216,11 +216,11 @@ class FrameLog:
 
     def neighbors(self) -> tuple[Tensor, Tensor]:
         """Whether the step before, and the one after, in the same episode paid anything.  [R] bool each"""
-        paid = (self.tensor("reward") != 0) & self.tensor("acted")
+        rewarded = (self.tensor("reward") != 0) & self.tensor("acted")
         before, after = self.tensor("before").long(), self.walk(0.99).after
         rows = torch.arange(self.count)
-        earlier = paid[before] & (before != rows)
-        later = paid[after.clamp(min=0)] & (after >= 0)
+        earlier = rewarded[before] & (before != rows)
+        later = rewarded[after.clamp(min=0)] & (after >= 0)
         return earlier, later
 
     def color_counts(self, colors: int) -> Tensor:

@@ -282,8 +282,8 @@ def check_precision(trainer: Mapping[str, Any]) -> None:
     for plugin in plugins:
         name = str(plugin.get("class_path") if isinstance(plugin, Mapping | Namespace) else plugin)
         if name.endswith("Precision"):
-            given = (plugin.get("init_args") or {}).get("precision") if not isinstance(plugin, str) else None
-            asked.append(("plugins", given or name.rpartition(".")[2]))
+            value = (plugin.get("init_args") or {}).get("precision") if not isinstance(plugin, str) else None
+            asked.append(("plugins", value or name.rpartition(".")[2]))
     for key, precision in asked:
         if precision is not None and str(precision) not in PRECISIONS:
             raise ConfigError(f"trainer.{key} is {precision}; it must be 32-true or bf16-mixed")

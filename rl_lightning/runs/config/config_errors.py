@@ -235,8 +235,8 @@ def _expected(best: Leaf, leaves: list[Leaf], message: str) -> str:
     types: list[str] = []
     for leaf in rivals:
         types += [name.rpartition(".")[2].replace("NoneType", "null") for name in _TYPE.findall(leaf.text)]
-    given = re.search(r"Got value: (.*)", best.text) or re.search(r"Given value: (.*)", message)
-    value = given.group(1).strip()[:80] if given else "something else"
+    match = re.search(r"Got value: (.*)", best.text) or re.search(r"Given value: (.*)", message)
+    value = match.group(1).strip()[:80] if match else "something else"
     nested = re.match(r"NestedArg\(key='([^']*)', val=(.*)\)", value)
     value = nested.group(2) if nested else value
     if not types:

@@ -26,7 +26,7 @@ HOOK_CAPS = {"every": 4, "count": 4, "after_updates": 4}
 
 def apply_debug_caps(config: Any, flags: list[str]) -> None:
     """Cuts budgets and sizes of a parsed config in place."""
-    given = {flag[2:].partition("=")[0].replace("init_args.", "") for flag in flags}
+    own_keys = {flag[2:].partition("=")[0].replace("init_args.", "") for flag in flags}
     run, phases = config.run, phases_of(config)
     room = PHASE_CAPS["env_steps"] * sum(collects(entry) for entry in phases)
     run_caps = {**RUN_CAPS, "env_steps": max(RUN_CAPS["env_steps"], room)}
@@ -34,14 +34,14 @@ def apply_debug_caps(config: Any, flags: list[str]) -> None:
         run.env_steps = run_caps["env_steps"]
     for key, cap in run_caps.items():
         needed = run[key] is not None or key == "eval_every"
-        if needed and f"run.{key}" not in given:
+        if needed and f"run.{key}" not in own_keys:
             run[key] = smaller(run[key], cap)
     for group in ("model", "data"):
         arguments = config[group].get("init_args")
         for key, cap in INIT_CAPS.items():
-            if arguments and key in arguments and f"{group}.{key.replace('init_args.', '')}" not in given:
+            if arguments and key in arguments and f"{group}.{key.replace('init_args.', '')}" not in own_keys:
                 arguments[key] = smaller(arguments[key], cap)
-    if not any(key.startswith("trainer.callbacks") for key in given):
+    if not any(key.startswith("trainer.callbacks") for key in own_keys):
         shrink_phases(phases, run)
 
 

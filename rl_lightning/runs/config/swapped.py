@@ -31,18 +31,18 @@ def settled(spec: Config) -> Config:
     if not isinstance(former, dict) or not isinstance(former.get("init_args", {}), dict):
         return own
     former = settled(former) if FORMER in former else former
-    given = former.get("init_args", {})
+    former_arguments = former.get("init_args", {})
     new, old = known(own.get("class_path")), known(former.get("class_path"))
     if new is None:
         return own  # the parser says why it is refused
     accepted = accepts(new) if old is not None and issubclass(new, old) else set()
-    kept = {name: value for name, value in given.items() if name in accepted}
+    arguments = {name: value for name, value in former_arguments.items() if name in accepted}
     own_arguments = own.get("init_args", {})
-    dropped = [name for name in given if name not in kept and name not in own_arguments]
+    dropped = [name for name in former_arguments if name not in arguments and name not in own_arguments]
     if dropped and distributed.is_rank_zero():
         word = str(former.get("class_path")).rpartition(".")[2]
         print(f"dropped with the former class {word}: {', '.join(map(str, dropped))}", file=sys.stderr)
-    return merge({**own, "init_args": kept}, {"init_args": own_arguments}) if kept else own
+    return merge({**own, "init_args": arguments}, {"init_args": own_arguments}) if arguments else own
 
 
 def known(class_path: Any) -> type[Any] | None:

@@ -50,7 +50,7 @@ def train(
     record_missing_data(cli.config)
     cli.build()
     init_distributed()
-    begun, fresh = run is None, run is None and is_first()
+    is_new, fresh = run is None, run is None and is_first()
     if run is None:
         run = join() or claim_once(name, stem)
     try:
@@ -62,7 +62,7 @@ def train(
         raise
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
     try:
-        with run_lock(run) if begun else nullcontext():
+        with run_lock(run) if is_new else nullcontext():
             return Ended(training.fit(), run)
     except BaseException:
         forget(run, fresh)

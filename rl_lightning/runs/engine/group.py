@@ -54,8 +54,8 @@ def resume_group(group: str, runs: list[Run], words: list[str], jobs: int) -> in
     commands: dict[int, list[str]] = {}
     for seed, name in members.items():
         if name not in records:
-            begun = without([str(word) for word in first["command"][2:]], ("name", "seed_everything"))
-            commands[seed] = [*RL, "fit", *begun, *rest, "--name", name, "--seed_everything", str(seed)]
+            first_words = without([str(word) for word in first["command"][2:]], ("name", "seed_everything"))
+            commands[seed] = [*RL, "fit", *first_words, *rest, "--name", name, "--seed_everything", str(seed)]
         elif rest or records[name].get("status") != "finished":
             commands[seed] = [*RL, "resume", name, *rest]
     return finish(group, members, commands, jobs)
@@ -77,8 +77,8 @@ def finish(group: str, members: dict[int, str], commands: dict[int, list[str]], 
     failed = {seed: code for seed, code in codes.items() if code}
     if failed:
         listing = ", ".join(f"seed {seed} (exit {code})" for seed, code in failed.items())
-        begun = group_of(group) is not None  # else the same line is typed again
-        following = f"; go on with: rl resume {group}" if begun else ""
+        recorded = group_of(group) is not None  # else the same line is typed again
+        following = f"; go on with: rl resume {group}" if recorded else ""
         print(f"not finished: {listing}{following}", file=sys.stderr)
     return next(iter(failed.values()), 0)
 
@@ -149,7 +149,7 @@ def summary(group: str, members: dict[int, str]) -> str:
 def without(words: list[str], names: Iterable[str]) -> list[str]:
     """The command line without some options and their values (to hand the rest on to a child)."""
     names = set(names)
-    kept: list[str] = []
+    rest: list[str] = []
     queue = list(words)
     while queue:
         word = queue.pop(0)
@@ -158,5 +158,5 @@ def without(words: list[str], names: Iterable[str]) -> list[str]:
             if not equals and queue and not queue[0].startswith("--"):
                 queue.pop(0)
             continue
-        kept.append(word)
-    return kept
+        rest.append(word)
+    return rest

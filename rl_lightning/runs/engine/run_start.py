@@ -37,13 +37,13 @@ def newest(run: Run) -> Path:
     return folder
 
 
-def start_from(given: str | None, mode: str, reset_lr: bool = False) -> RunStart:
+def start_from(source: str | None, mode: str, reset_lr: bool = False) -> RunStart:
     """The start that `ckpt_path` and `resume_mode` ask for. A path, or the name of a run."""
-    if given is None:
+    if source is None:
         return RunStart()
-    path = Path(given).expanduser()
+    path = Path(source).expanduser()
     if not path.exists():
-        path = resolve(given).folder
+        path = resolve(source).folder
     if mode == "exact":
         return RunStart(_generation(path), reset_lr=reset_lr)
     state = _state(path, mode)

@@ -45,8 +45,8 @@ def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
     select_jobs(jobs, request.begin, request.only)  # before a folder is claimed for nothing
     objects = by_stage(request.given, jobs)
     check_stages(jobs, request, flags, objects)
-    given = [flag.partition("=")[2] for flag in request.overrides if flag.startswith("--run.name=")]
-    name = given[-1] if given else config.get("name")
+    asked_names = [flag.partition("=")[2] for flag in request.overrides if flag.startswith("--run.name=")]
+    name = asked_names[-1] if asked_names else config.get("name")
     init_distributed()
     stem = stem_of(names, config)
 
@@ -70,9 +70,11 @@ def show_pipeline(config: Config, request: Request, names: list[str], sizes: boo
 
 
 def resume_pipeline(run: Run, config: Config, request: Request) -> int:
-    pipeline, given = override(config, request)
-    begun: dict[str, list[str]] = run.read().get("flags") or {}
-    flags = {key: [*begun.get(key, []), *given.get(key, [])] for key in {"", *begun, *given}}
+    pipeline, new_flags = override(config, request)
+    first_flags: dict[str, list[str]] = run.read().get("flags") or {}
+    flags = {
+        key: [*first_flags.get(key, []), *new_flags.get(key, [])] for key in {"", *first_flags, *new_flags}
+    }
     jobs = make_plan(pipeline, check_stage_config)
     record = run.read()
     check_all_again(record.get("given") or [], request.given)
@@ -183,26 +185,28 @@ def run_jobs(
             print(text, flush=True)
 
     pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, artifacts_dir(), is_first())
-    begun = read_text(run.folder / "pipeline.json")
+    ledger_before = read_text(run.folder / "pipeline.json")
     # Flags belong to the run, the newest last: its resumption has them too.
-    shown = {stage: redact_words(given) for stage, given in flags.items()}
-    kept = {"status": "failed", "flags": shown, "debug": request.small}
-    before = {key: run.read().get(key, kept[key]) for key in kept}
+    shown = {stage: redact_words(words) for stage, words in flags.items()}
+    entries = {"status": "failed", "flags": shown, "debug": request.small}
+    before = {key: run.read().get(key, entries[key]) for key in entries}
     if is_first():
-        run.update(**kept | {"status": "running"}, pid=os.getpid(), host=os.uname().nodename)
+        run.update(**entries | {"status": "running"}, pid=os.getpid(), host=os.uname().nodename)
     try:
         code = pipeline.run(request.begin, request.only)
-        kept["status"] = "interrupted" if code else "finished"
+        entries["status"] = "interrupted" if code else "finished"
     except KeyboardInterrupt:
-        kept["status"] = "interrupted"
+        entries["status"] = "interrupted"
         raise
     except ConfigError:
-        if read_text(run.folder / "pipeline.json") == begun:  # refused before a stage began: all is as it was
-            kept = before
+        if (
+            read_text(run.folder / "pipeline.json") == ledger_before
+        ):  # refused before a stage began: all is as it was
+            entries = before
         raise
     finally:
         if is_first():
-            run.update(**kept)
+            run.update(**entries)
     say(f"pipeline done: {run.folder}" if code == 0 else f"stopped; go on with: rl resume {run.name}")
     return code
 

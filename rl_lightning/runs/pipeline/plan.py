@@ -105,10 +105,10 @@ def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:
 def select_jobs(jobs: list[Job], begin: str | None, only: str | None) -> list[Job]:
     """All jobs, those from a stage on, or one stage alone; a name that no stage has is refused."""
     names = list(dict.fromkeys([job.key for job in jobs] + [job.stage for job in jobs]))
-    for given in (begin, only):
-        if given is not None and given not in names:
+    for stage in (begin, only):
+        if stage is not None and stage not in names:
             raise ConfigError(
-                f"no stage '{given}'; there are {', '.join(names)}{did_you_mean(given, names, 1)}"
+                f"no stage '{stage}'; there are {', '.join(names)}{did_you_mean(stage, names, 1)}"
             )
     if only is not None:
         return [job for job in jobs if only in (job.key, job.stage)]

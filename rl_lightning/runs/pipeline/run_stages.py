@@ -76,8 +76,8 @@ class Pipeline:
             bar = "■" * (number - 1) + "▣" + "□" * (len(self.jobs) - number)
             return f"{bar} {number}/{len(self.jobs)} {job.key}"
         left = self._left(number)
-        told = "" if left is None else f" · about {_hours(left)} left"
-        return f"cycle {job.cycle}/{cycles} · {number}/{len(self.jobs)} {job.key}{told}"
+        time_left = "" if left is None else f" · about {_hours(left)} left"
+        return f"cycle {job.cycle}/{cycles} · {number}/{len(self.jobs)} {job.key}{time_left}"
 
     def _left(self, number: int) -> float | None:
         """Seconds that the jobs from this one on will take, if each kind was done once; budgets are allowed for."""

@@ -165,8 +165,8 @@ def from_policies(asked: DatasetRequest, recipe: LocalRecipe) -> Raw:
         metadata["narrow"] = f"the noise of sampled actions was scaled by {NARROW_NOISE}"
     if recipe.transform == "sparse":
         metadata["mean_return"] = episode_table(raw).mean_return
-        raw, told = make_sparse(raw, rows, numpy_generator(seed, "sparse"))
-        metadata |= told
+        raw, sparse_metadata = make_sparse(raw, rows, numpy_generator(seed, "sparse"))
+        metadata |= sparse_metadata
     return raw._replace(metadata=metadata)
 
 

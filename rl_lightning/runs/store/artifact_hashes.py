@@ -40,16 +40,16 @@ def _digest(place: Path, kind: str) -> str:
     return ""
 
 
-def check_artifacts(begun: Any, config: dict[str, Any], name: str) -> None:
+def check_artifacts(recorded: Any, config: dict[str, Any], name: str) -> None:
     """Refuses to go on exactly from artifacts other than those that a run was begun with.
 
     Args:
-        begun: What the run's record says of them.
+        recorded: What the run's record says of them.
         config: The run's config, with paths as they are now.
         name: Of the run.
     """
     now, weights = artifacts_of(config), artifacts_of(config, kind="sha256")
-    for key, digest in begun.items() if isinstance(begun, dict) else ():
+    for key, digest in recorded.items() if isinstance(recorded, dict) else ():
         if key in now and digest not in (now[key], weights[key]):
             raise ResumeError(
                 f"run '{name}' was begun with another {key} ({str(digest)[:12]}, now {now[key][:12]}): it cannot go on "

@@ -64,8 +64,8 @@ class Run:
         """The weights of this run: `best`, `last`, a milestone (step-20000), or any path."""
         folder = self.folder / "checkpoints"
         last = [path / "model.ckpt" for path in reversed(self.checkpoints())]
-        given = [Path(which), Path(which) / "model.ckpt", folder / which, folder / which / "model.ckpt"]
-        candidates = {"best": [folder / "best.ckpt", *last], "last": last}.get(which, given)
+        paths = [Path(which), Path(which) / "model.ckpt", folder / which, folder / which / "model.ckpt"]
+        candidates = {"best": [folder / "best.ckpt", *last], "last": last}.get(which, paths)
         for path in candidates:
             if path.is_file():
                 return path
