@@ -46,7 +46,7 @@ def load_exported(path: str | Path, name: str) -> nn.Module:
         described = Exported(**offered[name])
         module_class = find_class(described.class_path, str(place))
         if not issubclass(module_class, nn.Module):
-            raise ResumeError(f"{place}: {described.class_path} is no module")
+            raise ResumeError(f"{place}: {described.class_path}is not a module")
         model = module_class(**described.init_args)
     except (TypeError, ImportError) as error:
         raise ResumeError(f"{place}: its {name} cannot be made again ({error})") from None
@@ -118,5 +118,5 @@ def find_class(class_path: str, where: str) -> type[Any]:
         raise ConfigError(f"{where} was made with {class_path}; allow it with: --import {root}")
     member = getattr(importlib.import_module(module), name, None)
     if not isinstance(member, type):
-        raise ResumeError(f"{where}: {class_path} is no class")
+        raise ResumeError(f"{where}: {class_path} is not a class")
     return member

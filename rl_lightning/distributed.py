@@ -82,8 +82,8 @@ def on_rank_zero(make: Callable[[], T]) -> T:
     if dist.get_rank() == 0:
         try:
             value = make()
-        except RLError as found:
-            error = found
+        except RLError as failure:
+            error = failure
     value, code = from_rank_zero((value, error and error.exit_code))
     if error is not None:
         raise error

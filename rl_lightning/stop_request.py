@@ -17,7 +17,7 @@ EXIT = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class BlockAbandoned(BaseException):
-    """The current block did not end in time; the run goes on from its last checkpoint, with the same bits.
+    """The current block did not end in time; the run resumes from its last checkpoint, with the same bits.
 
     No Exception: it may be raised inside an env's step, where code of the user's catches those.
     """

@@ -143,7 +143,7 @@ def judge(model: NextFrame, heads: dict[str, Any], log: FrameLog) -> tuple[dict[
 
 
 def precision_gap(told: dict[str, np.ndarray], label: np.ndarray, one: str, other: str) -> list[float]:
-    """Precision of one head minus another's on the same steps, and its 95 % interval by drawing steps anew."""
+    """Precision of one head minus another's on the same steps, and its 95% interval by drawing steps anew."""
     draw = np.random.default_rng(0)
     pairs = {name: (told[name] == 2, label == 2) for name in (one, other)}
 

@@ -59,7 +59,7 @@ def by_game(final: Mapping[str, Sequence[float]], best: Mapping[str, Sequence[fl
         rows.append([*row, *(others[agent].get(game) for agent in atari100k.AGENTS)])
     columns = ["game", "random", "human", "runs", "ours", "ours, best", "ours, human = 1", *atari100k.AGENTS]
     notes = [
-        "ours is each run's last evaluation; the best of many evaluations is no fair score, and stands beside it",
+        "ours is each run's last evaluation; the best of many evaluations is not a fair score, and stands beside it",
         "published scores are means of final agents, but MBARC's: the best of about 190 evaluations of one run",
     ]
     return Table(columns, rows, "Atari 100k", notes)

@@ -264,7 +264,7 @@ def common_range(arms: Sequence[ComparisonGroup]) -> tuple[float, float]:
 
 
 def band(arm: ComparisonGroup) -> Band:
-    """The mean of an arm's curves where all of them have values, with its 95 % interval."""
+    """The mean of an arm's curves where all of them have values, with its 95% interval."""
     if not arm.seeds:
         x, y = arm.curves[0].x, arm.curves[0].y
         return Band(arm.name, arm.curves[0].clock, x, y, y, y, 1)

@@ -80,7 +80,7 @@ class Band(NamedTuple):
 
 
 def draw(curves: Sequence[Curve | Band], metric: str) -> Figure:
-    """A picture: one colour and dash for each curve, and for a group its mean with the 95 % interval."""
+    """A picture: one colour and dash for each curve, and for a group its mean with the 95% interval."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.2), dpi=140, layout="tight")
@@ -97,7 +97,7 @@ def draw(curves: Sequence[Curve | Band], metric: str) -> Figure:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     for text in axes.legend(frameon=False, fontsize=8).get_texts():
-        text.set_parse_math(False)  # a name with two dollars in it is no formula
+        text.set_parse_math(False)  # a name with two dollars in it is not a formula
     return figure
 
 

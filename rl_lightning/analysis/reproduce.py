@@ -28,7 +28,7 @@ class ReproducedSpan(NamedTuple):
         clock: env_step or update.
         stop: Where the new run ends.
         reached: Where the old one did.
-        continued: Where it went on with other settings first, and which; null if it never did.
+        continued: Where it was resumed with other settings first, and which; null if it never did.
     """
 
     clock: str

@@ -49,7 +49,7 @@ def first_row(folder: Path, clock: str) -> int | None:
 def first_difference(
     before: Path, after: Path, clock: str, below: int | None = None
 ) -> tuple[Difference | None, int]:
-    """The first value that differs and the number of rows compared; wall time is no metric.
+    """The first value that differs and the number of rows compared; wall time is not a metric.
 
     Args:
         before: A metrics.csv, or an eval.jsonl.
@@ -87,7 +87,7 @@ def circumstances(before: dict[str, Any], after: dict[str, Any], clock: str = "e
 
 
 def continuations(record: dict[str, Any], clock: str) -> list[str]:
-    """Where a run went on with other settings, and which."""
+    """Where a run was resumed with other settings, and which."""
     return [
         f"at {clock} {item[clock]} with {', '.join(item['changed'])}" for item in record.get("resumes") or []
     ]

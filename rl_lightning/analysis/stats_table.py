@@ -76,7 +76,7 @@ def score_tables(result: Comparison) -> list[Table]:
 
 def _scores(result: Comparison, metric: str) -> Table:
     rows = [row for row in result.rows if row["metric"] == metric]
-    columns = ["name", "task", "runs", "last-10", "best", "IQM (95 %)", "median", "gap", "auc", "steps"]
+    columns = ["name", "task", "runs", "last-10", "best", "IQM (95%)", "median", "gap", "auc", "steps"]
     several = len(rows) > 1
     columns += [f"better than {printable(result.names[0])}"] if several else []
     body = [
@@ -107,7 +107,7 @@ def chance(row: dict[str, Any]) -> str:
     if row["improvement"] is None:
         return "-"
     percent = [f"{100 * row[key]:.0f}" for key in ("improvement", "improvement_low", "improvement_high")]
-    return f"{percent[0]} % ({percent[1]} to {percent[2]})"
+    return f"{percent[0]}% ({percent[1]} to {percent[2]})"
 
 
 def improvement_table(result: Comparison, metric: str) -> Table:
@@ -117,7 +117,7 @@ def improvement_table(result: Comparison, metric: str) -> Table:
     rows = []
     for ours in names:
         cells = [chances.get(ours, {}).get(theirs) for theirs in names]
-        rows.append([printable(ours), *("-" if p is None else f"{100 * p:.0f} %" for p in cells)])
+        rows.append([printable(ours), *("-" if p is None else f"{100 * p:.0f}%" for p in cells)])
     return Table(
         ["better than", *map(printable, names)], rows, f"{metric}: chance that a row is better than a column"
     )

@@ -1,4 +1,4 @@
-"""`resume`: a run, or every run of a group of seeds, goes on."""
+"""`resume`: continues a run, or every run of a group of seeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ResumeChanges:
     Args:
         overrides: Settings by their dotted names.
         short: Those that have an argument of their own.
-        checkpoint: Which one to go on from.
+        checkpoint: Which one to resume from.
         imports: Packages that the caller names.
     """
 

@@ -109,7 +109,9 @@ class Alerts(Callback):
         names = [rule.name for rule, _ in self.rules]
         for name in names:
             if not name or not name.isprintable() or len(name) > 64:
-                raise ConfigError(f"Alerts: {name!r:.40} is no name for a rule: 1 to 64 printable characters")
+                raise ConfigError(
+                    f"Alerts: {name!r:.40} is not a name for a rule: 1 to 64 printable characters"
+                )
             if name in BUILT_IN or names.count(name) > 1:
                 raise ConfigError(f"Alerts: there are two alerts called '{name}'")
         unknown = self.stop_on - set(names) - set(BUILT_IN)

@@ -11,7 +11,7 @@ from rl_lightning.errors import ResumeError
 
 
 class OptimizerWarmStart(Callback):
-    """Loads optimizer states once the optimizers exist; their rates are the config's, as its record says.
+    """Loads optimizer states once the optimizers exist; their learning rates are the config's, as its record says.
 
     Stands before the callback that saves, so that the first checkpoint already holds them.
 

@@ -29,7 +29,7 @@ class RunCheckpoint(ModelCheckpoint):
     """Checkpoints that a fit resumes from exactly: the newest generations, the best weights, milestones.
 
     Beside Lightning's own file each generation has what a fit needs besides: replay, envs, random states, of every
-    rank. `trainer.fit(..., ckpt_path="last")`, `"best"` or the path of a generation's model.ckpt goes on as if it had
+    rank. `trainer.fit(..., ckpt_path="last")`, `"best"` or the path of a generation's model.ckpt resumes as if it had
     never been stopped. A ModelCheckpoint by type only, so that Lightning asks it for those two names.
 
     Args:
@@ -100,7 +100,7 @@ class RunCheckpoint(ModelCheckpoint):
         return SegmentStore(self.generations.folder / "replay" / f"rank-{rank}")
 
     def on_fit_start(self, trainer: Trainer, pl_module: Any) -> None:
-        """Loads the generation that the fit goes on from: what does not fit is refused before a file is touched."""
+        """Loads the generation that the fit resumes from: what does not fit is refused before a file is touched."""
         self.store = self._store(trainer.global_rank)
         self.ckpt_path = self._given(trainer) or self.ckpt_path
         if self.ckpt_path is None:
@@ -135,7 +135,7 @@ class RunCheckpoint(ModelCheckpoint):
         if self.ckpt_path is None or self.restored is None:
             self.save_generation(
                 trainer, pl_module
-            )  # there is always one to go on from, and the disk was tried
+            )  # there is always one to resume from, and the disk was tried
             return
         seeding.set_global_state(self.restored["random"])
         self.restored, folder = None, Path(self.ckpt_path)
@@ -147,7 +147,7 @@ class RunCheckpoint(ModelCheckpoint):
             self.save_generation(trainer, pl_module)
 
     def on_exception(self, trainer: Trainer, pl_module: Any, exception: BaseException) -> None:
-        """Keeps the weights as they are for a look; the last generation, not these, is what a run goes on from."""
+        """Keeps the weights as they are for a look; the last generation, not these, is what a run resumes from."""
         reported = isinstance(exception, BlockAbandoned | KeyboardInterrupt)
         if reported or not self.ready or not trainer.is_global_zero:
             return
@@ -257,7 +257,7 @@ class RunCheckpoint(ModelCheckpoint):
         }
 
     def save_best(self, trainer: Trainer, module: Any) -> None:
-        """The weights alone, with the evaluation that earned them."""
+        """The weights alone, with the evaluation that made them the best."""
         if not trainer.is_global_zero or self.evaluation.best is None:
             return
         schedule = clock_of(trainer)

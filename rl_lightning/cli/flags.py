@@ -25,7 +25,7 @@ class ParsedArgs:
     """A command line in three parts.
 
     Args:
-        words: Arguments that are no options.
+        words: Arguments that are not options.
         values: Our own options; those that repeat keep every value.
         config_flags: The rest, as `--key=value`, for the config.
         raw: The command line as it was.
@@ -182,7 +182,7 @@ def seed_list(text: str) -> list[int]:
             raise ConfigError(f"--seeds '{text}': write a range (0-4) or a list (1,2,5)")
         first, last = int(match.group(1)), int(match.group(2) or match.group(1))
         if last < first or last - first >= 1000:
-            raise ConfigError(f"--seeds '{text}': {first}-{last} is no range of at most 1000 seeds")
+            raise ConfigError(f"--seeds '{text}': {first}-{last} is not a range of at most 1000 seeds")
         seeds.extend(range(first, last + 1))
     doubled = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     if doubled:

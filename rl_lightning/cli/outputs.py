@@ -25,7 +25,7 @@ def output_file(output: str | None, default: Path, suffixes: tuple[str, ...] = (
         raise ConfigError(f"--output {output}: is a folder; give a file")
     blocked = next((parent for parent in path.parents if parent.exists()), Path())
     if not blocked.is_dir():
-        raise ConfigError(f"--output {output}: {blocked} is no folder")
+        raise ConfigError(f"--output {output}: {blocked} is not a folder")
     return path
 
 

@@ -231,7 +231,7 @@ class PhaseCursor:
     ) -> bool:
         """Counts what the due hook did and moves on; True if the phase is over.
 
-        A skipped hook counts nothing, and a cycle in which every hook was skipped is no cycle. A hook that was cut
+        A skipped hook counts nothing, and a cycle in which every hook was skipped is not a cycle. A hook that was cut
         short stays due and counts once it is whole: where it is cut changes nothing that a rule sees of the phase.
         """
         hook = self.phase.hooks[self.position]

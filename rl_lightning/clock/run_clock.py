@@ -117,7 +117,7 @@ class RunClock:
         )
         self.converged = False  # the model says that nothing more is to be gained
         self.progress = 0.0  # fraction of the budget that was spent when the current block began
-        self.seconds = 0.0  # since training began or went on, told if there is a budget of time
+        self.seconds = 0.0  # since training began or was resumed, reported if there is a budget of time
 
     @property
     def now(self) -> int:

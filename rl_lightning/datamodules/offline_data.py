@@ -40,8 +40,8 @@ class OfflineData(EvaluatedData):
         reward_scale: Rewards are multiplied by this.
         reward_shift: And this is added, after scaling (-1 for AntMaze in the manner of IQL).
         reward_tuning: Rewards made from the data set, before scale and shift; null: the recorded ones.
-        top_fraction: Fraction of the episodes that is learned from, those with the highest returns; 0.1 makes BC 10
-            %-BC.
+        top_fraction: Fraction of the episodes that is learned from, those with the highest returns; 0.1 makes it
+            10%-BC.
         max_episodes: Recorded episodes that are used at all, the first ones; null: all.
     """
 

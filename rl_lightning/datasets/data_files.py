@@ -83,11 +83,11 @@ def d4rl_places(name: str) -> list[Path]:
 def locate(name: str, missing_ok: bool = False) -> Source:
     """The source of a data set by its name or path; raises if it is not there, and says how to get it."""
     if not isinstance(name, str) or not name.strip() or "\0" in name:
-        raise DataError(f"{name!r} is no data set; see them with: rl data list")
+        raise DataError(f"{name!r} is not a data set; see them with: rl data list")
     kind, slash, rest = name.partition("/")
     if slash and kind in ("d4rl", "local", "minari") and not Path(name).is_file():
         if not all(NAME.fullmatch(part) for part in rest.split("/")) or (kind != "minari" and "/" in rest):
-            raise DataError(f"'{name}' is no name of a data set; see them with: rl data list")
+            raise DataError(f"'{name}' is not the name of a data set; see them with: rl data list")
         return {"d4rl": _d4rl, "local": _local, "minari": _minari}[kind](name, rest, missing_ok)
     path = Path(name).expanduser()
     if path.is_dir():

@@ -99,8 +99,8 @@ def timeouts_of(raw: Raw) -> np.ndarray:
         cut[:-1] = (following[:-1] != obs[1:]).any(1) & ~terminals[:-1]
     elif not terminals[-1]:
         raise DataError(
-            f"{raw.where}: neither 'timeouts' nor 'next_observations', and the last row is no terminal: nobody knows "
-            "where episodes were cut"
+            f"{raw.where}: neither 'timeouts' nor 'next_observations', and the last row is not a terminal: nobody "
+            "knows where episodes were cut"
         )
     return cut
 

@@ -98,7 +98,7 @@ def build_actor(weights: dict[str, Tensor], activation: str) -> SquashedGaussian
         (key for key in layers if weights[key].ndim == 2), key=lambda key: int(key.split(".")[2])
     )
     if not matrices or "linear.weight" not in weights:
-        raise ValueError("its actor is no network of fully connected layers")
+        raise ValueError("its actor is not a network of fully connected layers")
     hidden = [len(weights[key]) for key in matrices]
     normed = any(weights[key].ndim == 1 for key in layers)
     torso = MLP(hidden, activation, layer_norm=normed, init="default").build((weights[matrices[0]].shape[1],))
@@ -162,7 +162,7 @@ def actor_weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def local_references(env: str) -> Reference | None:
-    """What a random policy and the expert earned here, from the headers of the env's published policies."""
+    """Mean returns of a random policy and the expert, from the headers of the env's published policies."""
     expert = find_policy(env, "expert")
     levels = ("expert", "medium")
     headers = [read_about(path) for path in (find_policy(env, level) for level in levels) if path is not None]

@@ -1,4 +1,4 @@
-"""Reference returns: what a random policy and an expert earn, so that scores of different tasks can be compared.
+"""Reference returns: those of a random policy and of an expert, so that scores of different tasks can be compared.
 
 D4RL's numbers are those of its own envs (MuJoCo v2). Local ones are measured here and never mixed with them.
 """

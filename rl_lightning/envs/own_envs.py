@@ -79,7 +79,7 @@ def as_env_config(env: EnvLike) -> EnvConfig:
     if isinstance(value, gymnasium.Env):
         raise ConfigError(f"env is a made {type(value).__name__}, but several are needed; {TAKEN}")
     if isinstance(value, type) and not issubclass(value, gymnasium.Env):
-        raise ConfigError(f"{value.__name__} is no gymnasium.Env; {TAKEN}")
+        raise ConfigError(f"{value.__name__} is not a gymnasium.Env; {TAKEN}")
     if not callable(value):
         raise ConfigError(f"env is {value!r:.60}; {TAKEN}")
     return OwnEnv(id=id_of(value), factory=value)

@@ -1,4 +1,4 @@
-"""Evolution by asking and telling: CMA-ES (Hansen), whose state is its history and is replayed when a run goes on."""
+"""Evolution by asking and telling: CMA-ES (Hansen), whose state is its history and is replayed on a resume."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Evolution:
         return torch.from_numpy(np.stack(self.asked)).float()
 
     def tell(self, fitness: Tensor) -> None:
-        """The fitness of each member, higher is better; one that is no number is the worst of all."""
+        """The fitness of each member, higher is better; one that is not a number is the worst of all."""
         if self.asked is None:
             self.ask()
         assert fitness.shape == (self.recipe.popsize,), fitness.shape

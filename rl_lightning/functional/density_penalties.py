@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 POINTS = 1001  # of a stored quantile function: a tenth of a percent apart
-MOST = 1e12  # stands for a score that is no number: as far outside as can be
+MOST = 1e12  # stands for a score that is not a number: as far outside as can be
 
 
 def deficit_below_threshold(score: Tensor, threshold: Tensor | float, unit: Tensor | float = 1.0) -> Tensor:

@@ -53,7 +53,7 @@ def explained_variance(value: Tensor, target: Tensor) -> Tensor:
 
 @torch.no_grad()
 def polyak_update(target_params: Sequence[Tensor], params: Sequence[Tensor], tau: float) -> None:
-    """slow += rate * (fast - slow), in place; rate 1 is a copy."""
+    """target += tau * (online - target), in place; tau 1 is a copy."""
     torch._foreach_lerp_(list(target_params), list(params), tau)
 
 

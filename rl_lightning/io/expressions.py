@@ -22,7 +22,7 @@ WINDOW = 1000  # how much of a metric's past any function can ask for
 
 History = Mapping[str, Sequence[float]]  # metric -> its values, newest last
 
-# Numbers are passed over, so that the e of 1e3 is no name.
+# Numbers are passed over, so that the e of 1e3 is not a name.
 _WORD = re.compile(
     r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     r"|(?P<name>[A-Za-z_][\w.]*(?:/[\w.]+)*)"
@@ -255,7 +255,7 @@ class Expression:
 
 
 def _last(parts: list[ast.expr]) -> float:
-    """How many of a metric's last values a function looks at; 0 if that is no number."""
+    """How many of a metric's last values a function looks at; 0 if that is not a number."""
     match parts[1:]:
         case []:
             return WINDOW

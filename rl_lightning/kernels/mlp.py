@@ -22,7 +22,7 @@ from rl_lightning.kernels.product import affine, product
 Activation = Callable[[Tensor], Tensor]
 FEW_ROWS = 32
 ENOUGH = 1 << 23  # multiplications of the largest layer from which a Function in Python pays
-SPARSE = 0.8  # share of rows with a gradient up to which leaving out the others pays
+SPARSE = 0.8  # fraction of rows with a gradient up to which leaving out the others pays
 
 
 def _relu_slope_(grad: Tensor, out: Tensor) -> None:

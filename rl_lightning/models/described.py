@@ -160,7 +160,7 @@ def rebuild(value: Any, where: str, hint: Any = Any) -> Any:
     if allowed is not None and not issubclass(cls, allowed):
         raise ConfigError(f"{where} names {value['class_path']} where only {_names(allowed)} may stand")
     if not isinstance(value["init_args"], dict):
-        raise ResumeError(f"{where}: init_args of {value['class_path']} are no mapping")
+        raise ResumeError(f"{where}: init_args of {value['class_path']} are not a mapping")
     hints = hints_of(cls)
     arguments = {
         name: rebuild(item, where, hints.get(name, Any)) for name, item in value["init_args"].items()
@@ -212,7 +212,7 @@ def trusted_class(class_path: str, where: str) -> type[Any]:
     """
     module, _, name = class_path.rpartition(".")
     if not _MODULE.fullmatch(module) or not name.isidentifier():
-        raise ConfigError(f"{where} names {class_path[:80]!r}, which is no class")
+        raise ConfigError(f"{where} names {class_path[:80]!r}, which is not a class")
     if lies_in_ours(module) or within(module, "torch.nn", "torch.optim"):
         try:
             member = getattr(importlib.import_module(module), name, None)
@@ -227,7 +227,7 @@ def trusted_class(class_path: str, where: str) -> type[Any]:
     root = module.split(".")[0]
     if root not in sys.modules and root not in sys.stdlib_module_names:
         raise ConfigError(f"{where} was made with {class_path}; if you trust it, import {root} first")
-    raise ConfigError(f"{where} names {class_path}, which is no class that a checkpoint may make")
+    raise ConfigError(f"{where} names {class_path}, which is not a class that a checkpoint may make")
 
 
 def _trusted(cls: type) -> bool:

@@ -53,5 +53,5 @@ def recipe_from_spec(spec: dict[str, Any], base: type[T], what: str) -> T:
     """The recipe that `written` wrote down."""
     recipe_class = find_class(str(spec["class_path"]), what)
     if not issubclass(recipe_class, base):
-        raise ConfigError(f"{spec['class_path']} is no {what}")
+        raise ConfigError(f"{spec['class_path']} is not a {what}")
     return recipe_class(**spec["init_args"])

@@ -262,7 +262,7 @@ def candidates(mean: Tensor, std: Tensor, noise: Tensor, proposals: Tensor | Non
 
 
 def elite(actions: Tensor, score: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The best sequences of each env, best first, and their scores. A score that is no number is the worst.
+    """The best sequences of each env, best first, and their scores. A score that is not a number is the worst.
 
     [N, K, H, A], [N, K] -> [N, E, H, A], [N, E]
     """

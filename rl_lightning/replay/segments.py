@@ -58,7 +58,7 @@ class SegmentStore:
         """The tensors of a segment, once its size and checksum were found right."""
         name = str(record["file"])
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise ResumeError(f"{name!r} is no replay segment of this run")
+            raise ResumeError(f"{name!r} is not a replay segment of this run")
         path = self.folder / name
         try:
             content = path.read_bytes()

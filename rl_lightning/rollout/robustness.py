@@ -31,7 +31,7 @@ class NoiseRow(NamedTuple):
     episodes: int
     mean: float
     cvar: float  # mean of the worst tenth of the episodes
-    low: float  # 95 % interval of the mean
+    low: float  # 95% interval of the mean
     high: float
     length: float
 
@@ -49,7 +49,7 @@ def robustness(
 ) -> list[NoiseRow]:
     """A clean row, then one per kind, rate and scale. All start from the same seeds, so that rows can be compared.
 
-    `stds` is the spread of each observation in the data: scales are then shares of it. A rate or scale of 0 is the
+    `stds` is the spread of each observation in the data: scales are then fractions of it. A rate or scale of 0 is the
     clean row, which is played once. `max_steps` is `run.eval_max_steps`.
     """
     unknown = [kind for kind in kinds if kind not in KINDS]
@@ -104,7 +104,7 @@ def cvar(values: Sequence[float], share: float = TAIL) -> float:
 
 def noise_table(rows: Sequence[NoiseRow]) -> str:
     """The rows as text, each compared with the clean one."""
-    head = ("noise on", "rate", "scale", "mean", "95 % interval", "CVaR 10 %", "of clean", "length")
+    head = ("noise on", "rate", "scale", "mean", "95% interval", "CVaR 10%", "of clean", "length")
     clean = next((row.mean for row in rows if row.kind == "none"), None)
     table = [head, *(_cells_of(row, clean) for row in rows)]
     widths = [max(len(line[i]) for line in table) for i in range(len(head))]
@@ -120,7 +120,7 @@ def noise_table(rows: Sequence[NoiseRow]) -> str:
 
 def _cells_of(row: NoiseRow, clean: float | None) -> tuple[str, ...]:
     # A fraction of a return that is not positive says nothing.
-    share = f"{100.0 * row.mean / clean:.0f} %" if clean is not None and clean > 0.0 else "-"
+    share = f"{100.0 * row.mean / clean:.0f}%" if clean is not None and clean > 0.0 else "-"
     noisy = row.kind != "none"
     return (
         row.kind,

@@ -67,7 +67,7 @@ class SimulatedEnvs(Envs):
             places miss.
         truncation_value: critic or world_model.
         gamma: Discount of the world's value.
-        sim_dtype: Compute the world in bfloat16; what it foretells are classes, so that little hangs on the last
+        sim_dtype: Compute the world in bfloat16; what it predicts are classes, so that little hangs on the last
             digits.
         device: Where the world lives.
     """

@@ -50,7 +50,7 @@ class SweepDefinition:
         pruner: Which one, and its options.
         constraints: Conditions on a run's metrics that a best trial fulfils.
         storage: sqlite, journal, or a URL of Optuna's.
-        retries: How often a crashed training goes on by itself.
+        retries: How often a crashed training is resumed by itself.
         launcher: Resources that submitit asks the cluster for.
     """
 
@@ -74,7 +74,7 @@ class SweepDefinition:
     launcher: dict[str, Any] = field(default_factory=dict)
 
     def identity(self) -> dict[str, str]:
-        """What must not change while a sweep goes on, each as a short hash."""
+        """What must not change between starts of a sweep, each as a short hash."""
         space = {
             key: [p.kind, p.low, p.high, p.step, p.log, [encode(c) for c in p.choices]]
             for key, p in self.space.items()

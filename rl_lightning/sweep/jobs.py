@@ -203,7 +203,7 @@ class TrialJob:
         return self.logs / f"{planned.name}.log"
 
     def _start(self, planned: PlannedRun) -> bool:
-        """Starts a training or goes on with it; False if it is done already."""
+        """Starts a training or resumes it; False if it is done already."""
         words = self._words(planned)
         if words is None:
             return False

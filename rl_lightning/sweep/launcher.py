@@ -57,7 +57,7 @@ def user_options(text: str | None) -> dict[str, Any]:
 
 
 class ClusterWorker:
-    """One worker. A job that the cluster stops is queued again and goes on: the study knows what is done.
+    """One worker. A job that the cluster stops is queued again and continues: the study knows what is done.
 
     Args:
         command: Argument list.

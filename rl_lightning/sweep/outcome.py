@@ -82,7 +82,7 @@ def summary(rows: Sequence[TrialRow], definition: SweepDefinition, folder: Path)
         for word, number in (("pruned", count["pruned"]), ("failed", count["fail"]))
         if number
     ]
-    parts += [f"{waiting} not done: the same command goes on"] if waiting else []
+    parts += [f"{waiting} not done: the same command continues"] if waiting else []
     lines = [f"sweep {definition.name}: {', '.join(parts)}"]
     for row in [row for row in rows if row.state == "fail"][:3]:
         lines.append(f"  trial {row.slot} failed: {row.about.get('reason', 'unknown')}")

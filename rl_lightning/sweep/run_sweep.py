@@ -43,7 +43,7 @@ def run_sweep(definition: SweepDefinition, options: SweepOptions, say: Callable[
     finally:
         say(close(definition, ledger, folder, options))
     if code:
-        say(f"stopped; the same command goes on: rl sweep --config {options.config}")
+        say(f"stopped; continue with the same command: rl sweep --config {options.config}")
         return code
     rows = ledger.rows()
     return 1 if rows and all(row.state == "fail" for row in rows) else 0

@@ -163,7 +163,7 @@ class TrialLedger:
             changed = [key for key in mine if mine[key] != theirs.get(key)]
             raise ConfigError(
                 f"sweep '{self.definition.name}' was begun with another {', '.join(changed)}\n"
-                "go on with the old YAML, or give the new one another --name"
+                "continue with the old YAML, or give the new one another --name"
             )
 
     def _fill(self) -> None:
@@ -176,7 +176,7 @@ class TrialLedger:
                 self.study.enqueue_trial(fixed, user_attrs={"slot": slot})
 
     def _sampler(self, number: int) -> Any:
-        """Seeded by the trial's number: a sweep that goes on does not draw the same values again."""
+        """Seeded by the trial's number: a resumed sweep does not draw the same values again."""
         options = dict(self.definition.sampler)
         seed = (int(options.get("seed", 0)) * 1_000_003 + number) % 2**31
         if self.definition.points is not None or options["name"] == "random":
@@ -243,7 +243,7 @@ class TrialLedger:
         trial.handle.set_user_attr("owner", myself())
 
     def release(self, trial: SweepTrial) -> None:
-        """Leaves a trial for whoever goes on with the sweep; its runs have saved where they are."""
+        """Leaves a trial for whoever resumes the sweep; its runs have saved where they are."""
         with self._turn():
             self.storage.set_trial_state_values(
                 trial.handle._trial_id, state=self.optuna.trial.TrialState.WAITING

@@ -26,7 +26,7 @@ def check_key(key: Any) -> str:
         if all(words):
             return str(key)
     raise ConfigError(
-        f"'{key}' is no key of a config; write model.lr, data.env.id, run.env_steps, stages.NAME.model.lr ..., "
+        f"'{key}' is not a key of a config; write model.lr, data.env.id, run.env_steps, stages.NAME.model.lr ..., "
         f"or {CONFIG} for whole configs"
     )
 

@@ -23,7 +23,7 @@ class AutoTuner:
         space: As in a sweep's YAML: `{"model.lr": {"type": "log_uniform", "low": 1e-5, "high": 1e-2}}`.
         direction: maximize or minimize.
         sampler: As in a sweep's YAML: tpe (Bayesian) or random, with options.
-        folder: Where the study is kept, so that a later process goes on with it; None keeps it in memory.
+        folder: Where the study is kept, so that a later process continues with it; None keeps it in memory.
         name: Of the study.
     """
 

@@ -1,4 +1,4 @@
-"""A worker of a sweep: claims trials, keeps so many of them going, and leaves everything so that it can go on."""
+"""A worker of a sweep: claims trials, keeps so many of them going, and leaves everything so that it can be resumed."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ class FitClock(Callback):
         seeding.seed_globals(data.seed, "train", trainer.global_rank)
         if trainer.ckpt_path is not None and not data.exact:
             rank_zero_warn(
-                f"{trainer.ckpt_path} holds weights, optimizers and clocks but no replay and no envs: the fit goes on "
-                f"at env_step {data.clock.env_step}, update {data.clock.update}, but not exact. List "
+                f"{trainer.ckpt_path} holds weights, optimizers and clocks but no replay and no envs: the fit "
+                f"continues at env_step {data.clock.env_step}, update {data.clock.update}, but not exact. List "
                 "rl_lightning.callbacks.RunCheckpoint in the Trainer's callbacks for checkpoints that resume exactly"
             )
         if data.clock.is_finished and data.clock.evaluated_at == data.clock.now:

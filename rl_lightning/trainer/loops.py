@@ -41,7 +41,7 @@ def is_last_block(trainer: Trainer) -> bool:
 
 
 def stand_between_blocks(checkpoint: dict[str, Any], done_blocks: int) -> None:
-    """Rewrites the loops of a checkpoint so that a resume goes on with the next block, wherever the file was written.
+    """Rewrites the loops of a checkpoint so that a resume continues with the next block, wherever the file was written.
 
     Lightning remembers in which hook a file was written, and repeats or leaves out an evaluation accordingly. Here an
     epoch stands between two of its blocks, or is over, evaluation and all, and the next one begins.

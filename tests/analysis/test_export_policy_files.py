@@ -92,7 +92,7 @@ def test_a_file_that_does_not_run_leaves_nothing(
 SCRIPTS = [
     (EnvConfig("CartPole-v1"), None),
     (EnvConfig("Pendulum-v1", max_episode_steps=20), None),
-    (EnvConfig("rl/Hole-v0"), "rl/Hole-v0 is no env of Gymnasium's own"),
+    (EnvConfig("rl/Hole-v0"), "rl/Hole-v0 is not an env of Gymnasium's own"),
     (EnvConfig("FrozenLake-v1"), "sees other observations than FrozenLake-v1 gives"),
     (EnvConfig("Pendulum-v1", action_repeat=2), "each action is played 2 times"),
     (EnvConfig("Pendulum-v1", noise=EnvNoise(0.5, 0.1)), "noise of ours"),

@@ -79,7 +79,7 @@ def test_an_env_is_given_in_every_way(env, env_id, limit):
     ("env", "said"),
     [
         (Walk(), "env is a made Walk, but several are needed"),
-        (int, "int is no gymnasium.Env"),
+        (int, "int is not a gymnasium.Env"),
         (3, "env is 3; an env is given as"),
         ({"name": "CartPole-v1"}, "env has no setting 'name'"),
         (lambda: 3, "made a int, not a gymnasium.Env"),

@@ -52,7 +52,7 @@ def test_flags_become_arguments(typed, written):
     [
         "no config 'x'; see them with: rl list configs",
         "rl fit --config run/config.yaml --ckpt_path run --resume_mode warm_start",
-        "go on with more updates: rl resume RUN --updates N",
+        "continue with more updates: rl resume RUN --updates N",
         "an em-dash -- or a-b--c stays",
         "model.lr is -1; it must not be negative",
     ],

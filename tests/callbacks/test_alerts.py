@@ -112,7 +112,7 @@ def test_hostile_metric_names_are_only_names(name):
         ({"stop_on": ["plato"]}, "no alert is called 'plato'"),
         ({"rules": [AlertRule("plateau", "a > 1")]}, "two alerts"),
         ({"rules": [AlertRule("a", "a >")]}, "condition"),
-        ({"rules": [AlertRule("a\x1b[2J", "a > 1")]}, "no name"),
+        ({"rules": [AlertRule("a\x1b[2J", "a > 1")]}, "not a name"),
         ({"rules": [AlertRule("a", "a > 1", consecutive=0)]}, "at least 1"),
         ({"memory_high": 95}, "share"),
         ({"notify": ["mail"]}, "mail"),

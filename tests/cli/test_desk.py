@@ -90,7 +90,7 @@ def test_compare_export_and_report(here: Rl, workdir: Path) -> None:
             ["compare", "tiny", "--plot", "--output", "p.xyz"],
             "--output p.xyz: takes a file that ends in .png",
         ),
-        (["plot", "tiny", "--output", "cartpole.yaml/p.png"], "cartpole.yaml is no folder"),
+        (["plot", "tiny", "--output", "cartpole.yaml/p.png"], "cartpole.yaml is not a folder"),
         (["test", "tiny", "--output", "."], "is a folder; give a file"),
     ],
 )

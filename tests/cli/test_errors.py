@@ -38,7 +38,7 @@ CASES = [
     (["--env_steps", "null"], "the run has no end"),
     (["--model", "PPOO"], "model: there is no class 'PPOO'; did you mean 'PPO'"),
     (["--model", "SAC"], "SAC learns from Transitions"),
-    (["--data", "SAC"], "is no RLData"),
+    (["--data", "SAC"], "is not a subclass of RLData"),
     (["--model.network", "MLPP"], "model.network: there is no class 'MLPP'; did you mean 'MLP'"),
     (
         ["--model.network", "MLP", "--model.network.hiden", "[1]"],

@@ -80,7 +80,7 @@ def test_list_shows_it(here: Path, rl: Rl) -> None:
 
 def test_test_and_validate(here: Path, rl: Rl) -> None:
     tested = rl("test", "tiny", "--episodes", "3", "--threads", "1")
-    assert tested.code == 0 and "3 episodes" in tested.out and "95 % interval" in tested.out, tested
+    assert tested.code == 0 and "3 episodes" in tested.out and "95% interval" in tested.out, tested
     assert len(json.loads((here / "lightning_logs/tiny/test.json").read_text())["episodes"]) == 3
     assert "tiny · last-" in rl("validate", "tiny").out
     assert "untrained" in rl("validate", "--config", "cartpole.yaml").out
@@ -118,7 +118,7 @@ def test_predict_along_episodes(here: Path, rl: Rl) -> None:
         ({"x": np.zeros(3)}, "no array 'obs'"),
         ({"obs": np.zeros((3, 5))}, r"expected rows of [4]"),
         ({"obs": np.full((3, 4), np.nan)}, "not finite"),
-        ({"obs": np.array([{}], dtype=object)}, "no plain .npz"),
+        ({"obs": np.array([{}], dtype=object)}, "not a plain .npz"),
     ],
 )
 def test_predict_refuses_bad_files(here: Path, rl: Rl, arrays: dict[str, np.ndarray], reason: str) -> None:

@@ -114,7 +114,7 @@ def test_mistakes_are_told_before_anything_is_made(rl: Rl, workdir: Path) -> Non
     write(workdir, "option", grid={"model.lrr": [1.0]})
     for name, text in (
         ("wrong", "ppo/cartpole"),
-        ("key", "no key"),
+        ("key", "not a key"),
         ("stage", "has no stages"),
         ("value", "model.lr"),
         ("option", "lr"),

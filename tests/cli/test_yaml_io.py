@@ -24,9 +24,9 @@ REFUSED = {
     "self alias": ("a: &x [*x]\n", "contains itself"),
     "deep": ("a: " + "[" * 60 + "]" * 60 + "\n", "nested deeper"),
     "very deep": ("a: " + "[" * 20_000 + "\n", "nested deeper"),
-    "bool key": ("on: 1\n", "is no key"),
-    "null key": ("null: 1\n", "is no key"),
-    "list key": ("[1, 2]: 1\n", "is no key"),
+    "bool key": ("on: 1\n", "is not a key"),
+    "null key": ("null: 1\n", "is not a key"),
+    "list key": ("[1, 2]: 1\n", "is not a key"),
 }
 
 

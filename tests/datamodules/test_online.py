@@ -175,7 +175,7 @@ def test_beta_rises_to_one_with_the_run():
     while not run.data.clock.is_finished:
         run.learn(run.data.next_block())
     run.data.clock.begin_block()
-    list(run.data.batches())  # what a larger budget would go on with
+    list(run.data.batches())  # what a larger budget would continue with
     assert run.data.buffer.progress == 1.0
 
 

@@ -97,10 +97,10 @@ def test_missing_files_and_odd_names(tmp_path, monkeypatch):
         ("d4rl/hopper-medium-v3", "did you mean"),
         ("local/hopper-medium", "rl data make local/hopper-medium"),
         ("hopper-medium-v2", "did you mean 'd4rl/hopper-medium-v2'"),
-        ("local/../../secret", "no name"),
-        ("local/a/b", "no name"),
-        ("", "no data set"),
-        ("a\0b", "no data set"),
+        ("local/../../secret", "not the name"),
+        ("local/a/b", "not the name"),
+        ("", "not a data set"),
+        ("a\0b", "not a data set"),
     ]:
         with pytest.raises(DataError) as caught:
             load_dataset(name)

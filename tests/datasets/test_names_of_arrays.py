@@ -78,7 +78,7 @@ def test_members_of_an_archive_that_come_twice(tmp_path):
 
 @FORMATS
 def test_dones_stand_for_terminals_and_it_is_said(tmp_path, suffix):
-    """A time limit that `dones` counts, too, is no terminal."""
+    """A time limit that `dones` counts, too, is not a terminal."""
     arrays = make_rows([4, 3], [True, False])
     arrays["dones"] = arrays["terminals"] | arrays["timeouts"]
     terminals = arrays.pop("terminals")

@@ -167,7 +167,7 @@ def test_a_segment_name_that_climbs_out_is_refused(run: Path, rl: Rl) -> None:
         write_file(own, generation / "rank-0.pt")
         redescribe(generation)
     done = rl("resume", "half", *TO_THE_END)
-    assert done.code == 4 and "is no replay segment of this run" in done.err
+    assert done.code == 4 and "is not a replay segment of this run" in done.err
 
 
 NOT_PLAIN = [

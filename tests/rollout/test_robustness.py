@@ -96,7 +96,7 @@ def test_the_table_as_text():
     noisy = NoiseRow("observations", 1.0, 0.3, True, 20, 50.0, 10.0, 40.0, 60.0, 12.5)
     lines = noise_table([clean, noisy]).splitlines()
     assert len({len(line) for line in lines}) == 1 and len(lines) == 3
-    assert "0.3 std" in lines[2] and "25 %" in lines[2] and "100 %" in lines[1]
+    assert "0.3 std" in lines[2] and "25%" in lines[2] and "100%" in lines[1]
     assert "%" not in noise_table([clean._replace(mean=-5.0), noisy]).splitlines()[2], (
         "no share of a negative return"
     )

@@ -49,9 +49,9 @@ def space(**entry):
         ({**GRID, "trials": 5}, "all of its points"),
         ({"base_config": "x", "grid": {"model.lr": 3}}, "list of values"),
         ({"base_config": "x", "grid": {"model.lr": [1, 1]}}, "there twice"),
-        ({"base_config": "x", "grid": {"lr": [1]}}, "'lr' is no key"),
+        ({"base_config": "x", "grid": {"lr": [1]}}, "'lr' is not a key"),
         ({"base_config": "x", "grid": {"run.name": ["a"]}}, "names its runs itself"),
-        ({"base_config": "x", "grid": {"model..lr": ["a"]}}, "is no key"),
+        ({"base_config": "x", "grid": {"model..lr": ["a"]}}, "is not a key"),
         (
             {"base_config": "x", "grid": {f"model.a{i}": list(range(100)) for i in range(3)}},
             "1,000,000 points",

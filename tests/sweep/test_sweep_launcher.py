@@ -43,7 +43,7 @@ def test_a_worker_that_is_stopped_is_queued_again(tmp_path: Path):
 
 
 def test_what_runs_commands_comes_from_the_user(monkeypatch: pytest.MonkeyPatch):
-    """By the command line, or by the environment below it; a list is no mapping."""
+    """By the command line, or by the environment below it; a list is not a mapping."""
     monkeypatch.setenv("RL_LAUNCHER_OPTIONS", "{slurm_setup: [a], slurm_comment: b}")
     options = user_options("{slurm_setup: [module load cuda]}")
     assert options == {"slurm_setup": ["module load cuda"], "slurm_comment": "b"}

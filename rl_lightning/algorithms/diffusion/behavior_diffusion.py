@@ -33,8 +33,8 @@ class BehaviorDiffusion(EMAModule):
         clip_denoised: Bound of each guess of the clean action while sampling; null: none, as in the paper.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate.
-        lr_schedule: How the rate changes over the run; null: it does not.
-        optimizer: The optimizer, without its rate; null: Adam.
+        lr_schedule: How the learning rate changes over the run; null: it does not.
+        optimizer: The optimizer, without its learning rate; null: Adam.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         ema_decay: Fraction of itself that the running average of the weights keeps at each update; it is what is played
             and handed on. 0: the newest weights.

@@ -62,7 +62,7 @@ class DiceGuidance(PolicyModule):
         guide_lr: Learning rate of the guide; null: as theirs.
         lr_schedule: How the learning rate of value and critics changes over the run, not the guide's; null: it does
             not, as in the original, whose option is Cosine with end 1e-4.
-        optimizer: The optimizer of all four, without its rate; null: AdamW with weight decay 1e-4.
+        optimizer: The optimizer of all four, without its learning rate; null: AdamW with weight decay 1e-4.
         max_grad_norm: Gradients of the guide are scaled down to this norm; null never.
         guidance_scale: How far samples follow the guide; 0 is the behaviour itself. Can be changed after training.
         num_samples: Actions drawn for each observation, of which one is played. Can be changed after training.

@@ -36,8 +36,8 @@ class DiffusionPolicy(EMAModule):
         n_action_steps: Actions played before the next stretch is drawn; as in the data.
         clip_denoised: Bound of each guess of the clean actions while sampling, which lie in [-1, 1]; null: none.
         lr: Learning rate.
-        lr_schedule: How the rate changes over the run (the paper: Warmup, then Cosine); null: it does not.
-        optimizer: The optimizer, without its rate; null: AdamW with betas 0.95 and 0.999 and weight decay 1e-6.
+        lr_schedule: How the learning rate changes over the run (the paper: Warmup, then Cosine); null: it does not.
+        optimizer: The optimizer, without its learning rate; null: AdamW with betas 0.95, 0.999, weight decay 1e-6.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         ema_decay: Largest fraction of itself that the running average of the weights keeps at each update; it is
             what is played. 0: the newest weights.

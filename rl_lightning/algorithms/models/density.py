@@ -37,7 +37,7 @@ class Density(ModelModule):
         density_model: The model; null: RealNVP.
         density_of: What a row is made of.
         lr: Learning rate.
-        optimizer: The optimizer, without its rate; null: Adam.
+        optimizer: The optimizer, without its learning rate; null: Adam.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         patience: Evaluations without a better held-out score that end the run.
         lr_patience: Evaluations without a better held-out score after which the learning rate is halved.

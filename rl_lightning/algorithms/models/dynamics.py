@@ -35,7 +35,7 @@ class Dynamics(ModelModule):
         probabilistic: Predict a variance, too; off: the mean alone, by squared error.
         standardize_targets: Learn changes and rewards in units of their own spread in the data.
         lr: Learning rate.
-        optimizer: The optimizer, without its rate.
+        optimizer: The optimizer, without its learning rate.
         weight_decays: L2 penalty of each layer's weights, first to last; null: 2.5e-5, 5e-5, 7.5e-5 ..., 1e-4.
         weight_decay_scale: Multiplies all of them (0.5 in MOPO's implementations, 1 in GORMPO's).
         logvar_loss_coef: Weight of the distance between the learned bounds of the log-variance.

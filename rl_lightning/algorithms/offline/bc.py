@@ -36,7 +36,7 @@ class BC(PolicyModule):
             discrete actions); null: mse for continuous actions, nll for discrete ones.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate.
-        optimizer: The optimizer, without its rate.
+        optimizer: The optimizer, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         network: What turns an observation into the policy's features, instead of `hidden_dims`.
     """

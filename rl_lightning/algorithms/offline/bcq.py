@@ -35,7 +35,7 @@ class BCQ(PolicyModule):
         tau: Fraction of the networks that the targets take over at each update.
         gamma: Discount.
         lr: Learning rate.
-        optimizer: The optimizer of all three parts, without its rate.
+        optimizer: The optimizer of all three parts, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         network: What turns an observation with an action into features of the perturbation and of each critic, instead
             of `hidden_dims`.

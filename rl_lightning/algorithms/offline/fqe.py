@@ -52,7 +52,7 @@ class FQE(ModelModule):
         gamma: Discount.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate.
-        optimizer: The optimizer, without its rate.
+        optimizer: The optimizer, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         network: What turns an observation with an action into a critic's features, instead of `hidden_dims`.
     """
@@ -192,7 +192,7 @@ class FQE(ModelModule):
 
     @torch.no_grad()
     def values(self, obs: Tensor) -> Tensor:
-        """What each target critic thinks the policy will earn from each observation on.  [N, O] -> [E, N]"""
+        """The return that each target critic expects of the policy from each observation on.  [N, O] -> [E, N]"""
         draw, parts = torch.Generator().manual_seed(0), []
         for rows in obs.split(CHUNK):
             here = rows.to(self.device)
@@ -255,7 +255,7 @@ class FQE(ModelModule):
             if math.isnan(trend)
             else f"by its trend {100.0 * trend:+.0f}% to come"
         )
-        return f"the value has not settled ({reason}); go on with more updates: rl resume RUN --updates N"
+        return f"the value has not settled ({reason}); continue with more updates: rl resume RUN --updates N"
 
     def predict_rows(self, rows: Transitions) -> dict[str, np.ndarray]:
         with torch.no_grad():

@@ -39,8 +39,8 @@ class IQL(PolicyModule):
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate of the policy.
         critic_lr: Learning rate of the critics and of the state value; null: as the policy.
-        lr_schedule: How the policy's rate changes over the run (the paper: Cosine); null: it does not.
-        optimizer: The optimizer of all three, without its rate.
+        lr_schedule: How the policy's learning rate changes over the run (the paper: Cosine); null: it does not.
+        optimizer: The optimizer of all three, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         network: What turns an observation into the policy's features, instead of `hidden_dims`.
         critic_network: What turns an observation with an action into a critic's features; for the state value, of an

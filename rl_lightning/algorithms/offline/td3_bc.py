@@ -37,7 +37,7 @@ class TD3_BC(PolicyModule):
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
         lr: Learning rate of the policy.
         critic_lr: Learning rate of the critics; null: as the policy.
-        optimizer: The optimizer of both, without its rate.
+        optimizer: The optimizer of both, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         network: What turns an observation into the policy's features, instead of `hidden_dims`.
         critic_network: What turns an observation with an action into a critic's features, instead of

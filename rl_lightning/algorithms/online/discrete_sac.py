@@ -34,7 +34,7 @@ class DiscreteSAC(PolicyModule):
         lr: Learning rate of the actor.
         critic_lr: Learning rate of the critics; null: as the actor.
         alpha_lr: Learning rate of the temperature; null: as the actor.
-        optimizer: The optimizer of all three, without its rate.
+        optimizer: The optimizer of all three, without its learning rate.
         gamma: Discount.
         n_step: Rewards summed before bootstrapping.
         tau: Fraction of the critics that the targets take over at each copy.

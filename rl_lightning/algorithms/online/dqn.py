@@ -31,8 +31,8 @@ class DQN(PolicyModule):
         spec: What the env is like; filled in from the data.
         network: What turns an observation into features.
         lr: Learning rate.
-        lr_schedule: How the rate changes over the run.
-        optimizer: The optimizer, without its rate.
+        lr_schedule: How the learning rate changes over the run.
+        optimizer: The optimizer, without its learning rate.
         gamma: Discount.
         n_step: Rewards summed before bootstrapping.
         double_q: The online network chooses the next action, the target values it.

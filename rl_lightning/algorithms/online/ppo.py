@@ -70,8 +70,8 @@ class PPO(PolicyModule):
         network: What turns an observation into features; one that remembers (RNN) makes PPO recurrent.
         share_network: One network for policy and value; usual for pixels.
         lr: Learning rate.
-        lr_schedule: How the rate changes over the run.
-        optimizer: The optimizer, without its rate.
+        lr_schedule: How the learning rate changes over the run.
+        optimizer: The optimizer, without its learning rate.
         gamma: Discount.
         gae_lambda: Decay of later errors in generalised advantage estimation; 0 is one-step, 1 the whole return.
         advantage: How advantages and value targets are computed otherwise (LambdaReturn, NStepReturn, ...); null: GAE.

@@ -39,10 +39,10 @@ class SAC(PolicyModule):
         num_target_critics: How many of them, drawn anew each update, the target's minimum is taken over (REDQ);
             null: all.
         lr: Learning rate of the actor.
-        lr_schedule: How the actor's rate changes over the run (MOPO and GORMPO: Cosine, on recorded data); null: not.
+        lr_schedule: How the actor's learning rate changes over the run (MOPO, GORMPO: Cosine, offline); null: not.
         critic_lr: Learning rate of the critics; null: as the actor.
         alpha_lr: Learning rate of the temperature; null: as the actor.
-        optimizer: The optimizer of all three, without its rate.
+        optimizer: The optimizer of all three, without its learning rate.
         gamma: Discount.
         n_step: Rewards summed before bootstrapping.
         tau: Fraction of the critics that the targets take over at each update.
@@ -134,7 +134,7 @@ class SAC(PolicyModule):
             self.actor.load_state_dict(start.state_dict())
         except RuntimeError:
             raise ConfigError(
-                f"{self.init_policy}: its policy is no actor of SAC's shape. Train it with --model.loss nll "
+                f"{self.init_policy}: its policy is not an actor of SAC's shape. Train it with --model.loss nll "
                 "--model.normalize_obs false and the same hidden sizes"
             ) from None
 

@@ -54,14 +54,14 @@ class Dreamer(PolicyModule):
         ent_coef: Of the policy's entropy.
         return_norm: Returns are divided by a scale that follows them (v3); null: they are not.
         tau: Fraction of the critic that the target takes over each time.
-        target_every: Updates between those times (v2 copies all every 100, v3 takes 2 % every time).
+        target_every: Updates between those times (v2 copies all every 100, v3 takes 2% every time).
         bootstrap_with_target: Returns are bootstrapped with the target critic (v2), else with the critic itself.
         target_reg_coef: Weight with which the critic is also held to the target's values (v3).
         replay_value_coef: Weight of the critic's loss on replayed rewards, which also moves the world model (v3 now).
         lr: Learning rate of the world model.
         actor_lr: Learning rate of the actor; null: as the world model's.
         critic_lr: Learning rate of the critic; null: as the actor's.
-        optimizer: The optimizer of all three, without its rate.
+        optimizer: The optimizer of all three, without its learning rate.
         max_grad_norm: Gradients of the world model are scaled down to this norm; null never.
         actor_critic_max_grad_norm: The same for actor and critic.
         exploration_noise: When collecting: width of noise on continuous actions, or chance of a random discrete one
@@ -278,8 +278,8 @@ class Dreamer(PolicyModule):
         loss = self.critic.loss(raw, target)
         if self.target_reg_coef:
             with torch.no_grad():
-                slow = self.critic_target.value(feature)
-            loss = loss + self.target_reg_coef * self.critic.loss(raw, slow)
+                target_value = self.critic_target.value(feature)
+            loss = loss + self.target_reg_coef * self.critic.loss(raw, target_value)
         return loss
 
     def _replay_value_loss(self, feature: Tensor, window: Window, start: Tensor) -> Tensor:

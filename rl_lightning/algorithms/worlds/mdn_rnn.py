@@ -34,7 +34,7 @@ class MDNRNN(ModelModule):
         predict_termination: Foresee the end.
         termination_coef: Weight of the end in the loss; ends are rare.
         lr: Learning rate.
-        optimizer: The optimizer, without its rate.
+        optimizer: The optimizer, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 

@@ -44,8 +44,8 @@ class NextFrame(ModelModule):
         spec: What the env is like; filled in from the data.
         predictor: The world's network.
         lr: Largest relative step of Adafactor; the learning rate of any other optimizer.
-        lr_schedule: How the rate changes over the run; null: it does not.
-        optimizer: The optimizer, without its rate.
+        lr_schedule: How the learning rate changes over the run; null: it does not.
+        optimizer: The optimizer, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm.
         gamma: Discount of the value that the world learns beside its frames.
         scheduled_sampling_decay_steps: Gradient steps until inputs are the world's own predictions and latent bits
@@ -174,7 +174,7 @@ class NextFrame(ModelModule):
         return metrics
 
     def _scheduled_input(self, logits: Tensor, target: Tensor, truth: float) -> Tensor:
-        """What the world sees of the step it foretold: the true frame, or its own."""
+        """What the world sees of the step it predicted: the true frame, or its own."""
         guess = self.world.to_frame(logits)
         use_truth = torch.rand(len(guess), 1, 1, 1, device=guess.device) < truth
         return torch.where(use_truth, target, guess)

@@ -25,7 +25,7 @@ class PlaNet(PolicyModule):
         planner: What searches for actions; its `noise` is added when collecting.
         gamma: Discount of rewards along a plan where the world has a head for episodes' ends; else there is none.
         lr: Learning rate.
-        optimizer: The optimizer, without its rate.
+        optimizer: The optimizer, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 

@@ -32,7 +32,7 @@ class RewardModel(ModelModule):
         reward_net: spatial (MBARC) or mean (SimPLe).
         reward_loss: ce, or cbf (class-balanced focal loss; counts are those of the data, not of the draws).
         lr: Largest relative step of Adafactor; the learning rate of any other optimizer.
-        optimizer: The optimizer, without its rate.
+        optimizer: The optimizer, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm.
         context_steps: Steps that the world's memory is filled with before a step, if it has one.
         eval_rows: Held-out steps that an evaluation looks at; all that pay are among them.

@@ -61,7 +61,7 @@ class TDMPC2(PolicyModule):
         episodic: Learn and plan with the ends of episodes; without it an env that ends them is refused while training.
         tau: Fraction of the value functions that the targets take over, and of the value scale that is new.
         lr: Learning rate.
-        encoder_lr_scale: The encoder's rate is this fraction of it.
+        encoder_lr_scale: The encoder's learning rate is this fraction of it.
         max_grad_norm: Gradients are scaled down to this norm.
     """
 

@@ -28,7 +28,7 @@ class VAE(ModelModule):
         kl_coef: Weight of the KL.
         free_nats: KL below this costs nothing (the authors' code: half the size of a code).
         lr: Learning rate.
-        optimizer: The optimizer, without its rate.
+        optimizer: The optimizer, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm; null never.
     """
 

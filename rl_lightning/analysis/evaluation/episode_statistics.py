@@ -10,7 +10,7 @@ from rl_lightning.rollout.evaluate import extra_means
 
 
 def episode_statistics(episodes: Sequence[Any]) -> dict[str, Any]:
-    """Mean, IQM and 95 % interval of the returns, and the means of what else was tracked."""
+    """Mean, IQM and 95% interval of the returns, and the means of what else was tracked."""
     returns = [episode.episode_return for episode in episodes]
     low, high = bootstrap_interval(returns, statistic=mean)
     numbers = {"mean": mean(returns), "std": std(returns), "iqm": iqm(returns), "low": low, "high": high}
@@ -34,7 +34,7 @@ def statistics_text(title: str, episodes: Sequence[Any]) -> str:
     return "\n".join(
         [
             f"{title} · {len(episodes)} episodes",
-            f"return  mean {numbers['mean']:.2f}  IQM {numbers['iqm']:.2f}  95 % interval {interval}",
+            f"return  mean {numbers['mean']:.2f}  IQM {numbers['iqm']:.2f}  95% interval {interval}",
             f"        std {numbers['std']:.2f}  min {numbers['min']:.2f}  max {numbers['max']:.2f}",
             "length  " + "  ".join([f"mean {numbers['length']:.1f}", *extra]),
         ]

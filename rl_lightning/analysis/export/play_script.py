@@ -24,7 +24,7 @@ def why_no_script(spec: EnvSpec, about: dict[str, Any]) -> str | None:
         return f"{spec.env_id} says which actions are legal"
     known = gymnasium.registry.get(spec.env_id)
     if known is None or not str(known.entry_point).startswith("gymnasium."):
-        return f"{spec.env_id} is no env of Gymnasium's own"
+        return f"{spec.env_id} is not an env of Gymnasium's own"
     env = gymnasium.make(spec.env_id, **about["env_kwargs"])
     space, actions = env.observation_space, env.action_space
     env.close()

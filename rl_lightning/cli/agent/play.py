@@ -15,7 +15,7 @@ def play(words: list[str]) -> int:
 
     usage: rl play RUN [options]
 
-    Plays a run's best checkpoint: mean, IQM and 95 % interval of the return; writes an mp4 of the first episode.
+    Plays a run's best checkpoint: mean, IQM and 95% interval of the return; writes an mp4 of the first episode.
 
       rl play ppo-cartpole-1 --episodes 10
       rl play ppo-cartpole-1 --render human

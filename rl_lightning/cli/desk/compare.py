@@ -15,7 +15,7 @@ def compare(words: list[str]) -> int:
 
     usage: rl compare NAME... [options]
 
-    Groups of runs side by side: last-10 mean, best, IQM with 95 % bootstrap interval, median, optimality gap, area
+    Groups of runs side by side: last-10 mean, best, IQM with 95% bootstrap interval, median, optimality gap, area
     under the curve, steps to a threshold, chance of being better than the first, and the settings that differ.
     [GROUPS]
 

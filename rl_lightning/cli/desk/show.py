@@ -9,11 +9,11 @@ from rl_lightning.errors import ConfigError
 
 
 def show(words: list[str]) -> int:
-    """one run: scores, what differs from its config, checkpoints, how to go on
+    """one run: scores, what differs from its config, checkpoints, how to resume
 
     usage: rl show RUN [--format text|json]
 
-    One run: scores, clocks, what differs from the config it came from, checkpoints, stages, and how to go on.
+    One run: scores, clocks, what differs from the config it came from, checkpoints, stages, and how to resume.
 
       rl show ppo-cartpole-1
 

@@ -15,7 +15,7 @@ def fit(words: list[str]) -> int:
 
     usage: rl fit --config NAME [options]
 
-    Trains. One folder per run; Ctrl-C saves; `rl resume` goes on.
+    Trains. One folder per run; Ctrl-C saves; `rl resume` continues.
 
       rl fit --config ppo/cartpole
       rl fit --config ppo/cartpole --config network/gru --model.lr 3e-4 --name gru

@@ -11,7 +11,7 @@ from rl_lightning.runs.store.run_folder import group_of, resolve
 
 
 def resume(words: list[str]) -> int:
-    """go on with a run   rl resume ppo-cartpole-1
+    """resume a run   rl resume ppo-cartpole-1
 
     usage: rl resume RUN [--env_steps N] [options of rl fit]
 

@@ -19,12 +19,12 @@ def sweep(words: list[str]) -> int:
     usage: rl sweep --config NAME|FILE [options]
 
     Trains one config with many settings: all points of a grid, or settings that Optuna draws. Ctrl-C saves, and the
-    same command goes on; several processes or machines may work on one sweep. Writes best.yaml, an ordinary config.
+    same command continues; several processes or machines may work on one sweep. Writes best.yaml, an ordinary config.
 
       rl sweep --config sweep/ppo-cartpole
       rl sweep --config sweep/ppo-cartpole-optuna --trials 50 --jobs 2
 
-      --trials N              how many (Optuna; more than before goes on)
+      --trials N              how many (Optuna; more than before continues)
       --jobs N                trainings at a time in this process, or workers of a launcher
       --name NAME             of the sweep (default: its file's name)
       --storage URL           sqlite (default) and journal lie in the sweep's folder; or postgresql://..., mysql://...

@@ -92,7 +92,7 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
 
         In a phase whose hooks do not move the clock there may be no such end: then it is a number of blocks, after
         which nothing is evaluated. Budgets do not count: they end the Trainer, not the epoch, which a run with a
-        larger one goes on with.
+        larger one continues with.
         """
         clock = copy.copy(self.clock)
         clock.phases = copy.deepcopy(self.clock.phases)

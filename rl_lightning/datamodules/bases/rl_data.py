@@ -49,7 +49,7 @@ class RLData(BlockData):
         trainer = self.trainer
         if trainer is not None and stage == "fit":
             if trainer.global_step == 0:
-                self.begin_anew()  # as in Lightning; a Trainer that fits again goes on
+                self.begin_anew()  # as in Lightning; a Trainer that fits again continues
             self.clock.limits = limits_of(trainer)
             vars(trainer)["reload_dataloaders_every_n_epochs"] = 1  # every epoch is planned when it begins
         self.connect(self.agent if trainer is None else trainer.lightning_module, stage)
@@ -110,7 +110,7 @@ class RLData(BlockData):
         """Whether the validation that the Trainer has come to is an evaluation.
 
         A model's last weights are always weighed, and they are saved with it: where a callback only stops a fit that
-        is to go on later, nothing is.
+        is to be resumed later, nothing is.
         """
         schedule, trainer = self.clock, self.trainer
         if trainer is None or trainer.state.fn != "fit":
@@ -164,7 +164,7 @@ class RLData(BlockData):
 
     # --------------------------------------------------------------------------------------------------------- saving
     def save(self, store: SegmentStore) -> dict[str, Any]:
-        """All that this rank's data needs to go on exactly; large rows go to the store."""
+        """All that this rank's data needs to resume exactly; large rows go to the store."""
         episodes = [tuple(e) for e in self.episodes]
         counts = {"skips": self.skips, "longest": self.longest}
         pending = (

@@ -31,7 +31,7 @@ def read_file(path: Path) -> Raw:
         raise DataError(
             f"{path}: training does not read it ({what}).\nConvert it with: rl data convert {path} {new}"
         )
-    raise DataError(f"{path}: '{suffix}' is no known format; {', '.join(READABLE)} are read")
+    raise DataError(f"{path}: '{suffix}' is not a known format; {', '.join(READABLE)} are read")
 
 
 def write_file(path: Path, raw: Raw) -> Path:

@@ -126,7 +126,7 @@ def check_arrays(raw: Raw) -> Raw:
     for key in ("terminals", "timeouts"):
         if key in arrays:
             arrays[key] = _flags(where, key, arrays[key])
-    if FROM_DONES in raw.metadata and "timeouts" in arrays:  # an end by the time limit is no terminal
+    if FROM_DONES in raw.metadata and "timeouts" in arrays:  # an end by the time limit is not a terminal
         arrays["terminals"] = arrays["terminals"] & ~arrays["timeouts"]
     arrays["rewards"] = _float32(where, "rewards", arrays["rewards"])
     arrays["actions"] = _actions(where, arrays["actions"])

@@ -140,7 +140,7 @@ def _continuity(raw: Raw, guessed: bool) -> list[CheckLine]:
     text = f"{int(jumps.sum())} of {inside} steps inside episodes lead elsewhere than to the next row"
     if jumps.any():
         text += f", first row {int(np.flatnonzero(jumps)[0])}"
-    # an episode cut by guess is no jump in the data
+    # an episode cut by guess is not a jump in the data
     findings = [CheckLine("jumps", text, bad=bool(jumps.any()))]
     real = terminated[:-1] & ends if guessed else ends
     # where the next episode begins with this row's own observation, nothing can be told

@@ -26,7 +26,7 @@ PUSHES = 5  # of the ball by one action: the way takes about 40 of them
 DRIFT = (
     0.25,
     0.125,
-)  # a goal lies beyond its cell's middle by two uniform numbers up to these shares of a cell
+)  # a goal lies beyond its cell's middle by two uniform numbers up to these fractions of a cell
 
 _WALLS = {
     "umaze": ["#####", "#R  #", "### #", "#G  #", "#####"],

@@ -76,7 +76,7 @@ class CalibratedDensity(nn.Module):
 
     @torch.no_grad()
     def score(self, x: Tensor) -> Tensor:
-        """Log-density of rows [B, D] -> [B], finite whatever the row; one that is no number scores lowest."""
+        """Log-density of rows [B, D] -> [B], finite whatever the row; one that is not a number scores lowest."""
         return self.net.score(x).nan_to_num(nan=LEAST).clamp(LEAST, GREATEST)
 
     @torch.no_grad()

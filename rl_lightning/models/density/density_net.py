@@ -107,7 +107,7 @@ def recipe_from(spec: dict[str, Any]) -> DensityRecipe:
     """The recipe that `spec()` wrote down."""
     recipe_class = find_class(str(spec["class_path"]), "the density")
     if not issubclass(recipe_class, DensityRecipe):
-        raise ConfigError(f"{spec['class_path']} is no density model")
+        raise ConfigError(f"{spec['class_path']} is not a density model")
     return recipe_class(**spec["init_args"])
 
 

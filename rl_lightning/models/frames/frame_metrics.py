@@ -1,4 +1,4 @@
-"""How well a world of frames foretells: pixels that changed, whole frames, and rollouts it must feed itself."""
+"""How well a world of frames predicts: pixels that changed, whole frames, and rollouts it must feed itself."""
 
 from __future__ import annotations
 

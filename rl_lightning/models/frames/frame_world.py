@@ -45,7 +45,7 @@ class FrameWorld(nn.Module):
     """A next-frame network with its inputs and its heads. All sizes are arguments; see `NextFramePredictor`.
 
     `latent_anneal` is how far training has come on the latent's schedule: below a half, imagination goes without bits.
-    `seen` are the colours of a palette that a pixel can be foretold to have: a game shows a dozen of Atari's 128, and
+    `seen` are the colours of a palette that a pixel can be predicted to have: a game shows a dozen of Atari's 128, and
     telling all of them apart took a third of the time on Pong's frames.
 
     Args:
@@ -56,7 +56,7 @@ class FrameWorld(nn.Module):
         colors: Classes of a pixel, as indices of colours; 0: RGB, 256 levels each.
         embed_dim: Width of a colour's embedding.
         reward_net: spatial, mean, or none.
-        predict_termination: Foretell the end of an episode, too.
+        predict_termination: Predict the end of an episode, too.
         recurrent_state_size: Channels of the world's own memory; 0: none.
         sizes: Arguments of the network.
     """
@@ -277,11 +277,11 @@ class NextFramePredictor:
             learned of things that move holds in every place at once: small things are found sooner, but edges later.
         bottleneck_bits: Of the discrete latent; 0: a deterministic world.
         latent_filters: Channels of the two convolutions that read the bits.
-        latent_state_size: Width of the LSTM that foretells the bits.
+        latent_state_size: Width of the LSTM that predicts the bits.
         bottleneck_noise: Chance that a bit is turned in training.
         reward_net: A head of the world's own, trained along with it (online): spatial (MBARC), mean (SimPLe) or
             none, where a reward stage trains one.
-        predict_termination: Foretell ends of episodes, too; the original never does.
+        predict_termination: Predict ends of episodes, too; the original never does.
         recurrent_state_size: Channels of a memory of its own beside the stack; 0: none.
     """
 

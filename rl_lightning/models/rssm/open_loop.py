@@ -56,7 +56,7 @@ def open_loop_rollout_latent(world: WorldModel, batch: Sequences, context: int) 
 
 
 def open_loop_report(rollout: OpenLoopRollout) -> dict[str, dict[str, float]]:
-    """Errors of dreamed observations as shares of their variance, rewards beside those received, and the divergence."""
+    """Errors of dreamed observations as fractions of their variance, rewards beside those received, and the KL."""
     true = rollout.true[:, rollout.context :]
     spread = rollout.true.flatten(0, 1).var(0, correction=0).sum().clamp_min(1e-8)
     error = (rollout.dreamed - true).square().flatten(2).sum(-1) / spread

@@ -1,4 +1,4 @@
-"""The discrete latent of the next-frame model: bits seen in the frame that came, or foretold by an LSTM."""
+"""The discrete latent of the next-frame model: bits seen in the frame that came, or predicted by an LSTM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from rl_lightning.nn.frames.frame_parts import ActionInjector, MeanAttention, TimingSignal
 
-SYMBOL_BITS = 8  # bits that the LSTM foretells at once
+SYMBOL_BITS = 8  # bits that the LSTM predicts at once
 NOISE, NOISE_BOUND = 0.2, 0.4  # of what is squashed to a bit in training
 DROPOUT = 0.1  # of the LSTM's inputs and outputs in training
 

@@ -37,7 +37,7 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except Exception as error:  # numpy and zipfile raise a dozen kinds for damaged files
-        raise DataError(f"{path}: is no plain .npz ({type(error).__name__}: {error})") from None
+        raise DataError(f"{path}: is not a plain .npz ({type(error).__name__}: {error})") from None
     name = next((key for key in KEYS if key in arrays), None)
     if name is None:
         raise DataError(f"{path}: has no array 'obs' (found {', '.join(sorted(arrays)) or 'nothing'})")

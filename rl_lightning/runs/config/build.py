@@ -87,7 +87,7 @@ def check_package(package: str) -> str:
     if not re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", package):
         raise ConfigError(f"--import takes a package or module name, not '{package}'")
     if package.split(".")[0] in sys.stdlib_module_names or package.split(".")[0] == "jsonargparse":
-        raise ConfigError(f"--import {package}: that is no package of yours, and configs may not reach it")
+        raise ConfigError(f"--import {package}: that is not a package of yours, and configs may not reach it")
     return package
 
 

@@ -98,7 +98,7 @@ def shipped() -> dict[str, Path]:
 def find(name: str, base: Path | None = None) -> Path:
     """The file of a config: a path (relative to `base`, the file that names it), or a shipped name."""
     if not isinstance(name, str) or not name.strip() or "\0" in name:
-        raise ConfigError(f"{name!r} is no config; see them with: rl list configs")
+        raise ConfigError(f"{name!r} is not a config; see them with: rl list configs")
     looks_like_path = name.endswith((".yaml", ".yml")) or name.startswith((".", "/", "~"))
     places = ([base / name] if base else []) + [Path(name).expanduser()]
     if looks_like_path:
@@ -139,7 +139,7 @@ def _beside(key: str, class_path: str, stray: str) -> str:
 
 
 def check_specs(value: Any, key: str = "") -> None:
-    """Refuses what the parser would misread: keys beside class_path, an env that is no mapping."""
+    """Refuses what the parser would misread: keys beside class_path, an env that is not a mapping."""
     if isinstance(value, list):
         for index, item in enumerate(value):
             check_specs(item, f"{key}[{index}]")

@@ -180,7 +180,7 @@ def _unknown_class(match: re.Match[str], leaf: Leaf, known: Known) -> str:
 
 
 def _wrong_class(match: re.Match[str], leaf: Leaf, known: Known) -> str:
-    return f"{_at(leaf)}{match.group(1) or 'this class'} is no {match.group(2).rpartition('.')[2]}"
+    return f"{_at(leaf)}{match.group(1) or 'this class'} is not a subclass of {match.group(2).rpartition('.')[2]}"
 
 
 def _no_class(match: re.Match[str], leaf: Leaf, known: Known) -> str:

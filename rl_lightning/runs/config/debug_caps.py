@@ -82,7 +82,7 @@ def hooks_of(entry: dict[str, Any]) -> list[Any]:
 
 
 def cut(entry: dict[str, Any], caps: dict[str, int]) -> None:
-    """Numbers above their caps, in place; what is no number is left to who checks it."""
+    """Numbers above their caps, in place; what is not a number is left to who checks it."""
     for key in caps.keys() & entry.keys():
         if type(entry[key]) is int:
             entry[key] = min(entry[key], caps[key])

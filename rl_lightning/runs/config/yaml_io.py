@@ -45,7 +45,9 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
             continue
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str | int) or isinstance(key, bool):
-            raise ConfigError(f"line {key_node.start_mark.line + 1}: {key!r} is no key; write it in quotes")
+            raise ConfigError(
+                f"line {key_node.start_mark.line + 1}: {key!r} is not a key; write it in quotes"
+            )
         if key in seen:
             raise ConfigError(f"line {key_node.start_mark.line + 1}: key '{key}' is there twice")
         seen.add(key)

@@ -154,7 +154,7 @@ class FitSession:
         finally:
             self.note(status, before)
             close_loggers(self.loggers)
-        if code and not self.saving.ready:  # Ctrl-C while things were set up: there is nothing to go on from
+        if code and not self.saving.ready:  # Ctrl-C while things were set up: there is nothing to resume from
             raise KeyboardInterrupt
         self.say(self.closing(code, time.monotonic() - began))
         return code
@@ -205,7 +205,7 @@ class FitSession:
         lost = distributed.lost()
         if lost is not None and lost.code in EXIT.values():
             return lost.code
-        gone = EnvError(f"{lost or 'another process ended'}; go on with: rl resume {self.run.name}")
+        gone = EnvError(f"{lost or 'another process ended'}; continue with: rl resume {self.run.name}")
         gone.exit_code = lost.code if lost is not None and lost.code > 0 else gone.exit_code
         raise gone from error
 
@@ -240,7 +240,7 @@ class FitSession:
         if code:
             whole = self.run.folder.parent
             name = name if whole.resolve() == logs_root().resolve() else whole.name
-            return f"stopped after {done}; go on with: rl resume {name}"
+            return f"stopped after {done}; continue with: rl resume {name}"
         scores = ""
         if self.evaluation.best is not None:
             scores = f" · best {self.evaluation.best[1]:.1f} · last-10 mean {self.evaluation.last10:.1f}"

@@ -71,14 +71,14 @@ def noted_members(group: str, runs: list[Run]) -> dict[int, str]:
 
 
 def finish(group: str, members: dict[int, str], commands: dict[int, list[str]], jobs: int) -> int:
-    """Runs the commands and says what the group is worth, and how it goes on where it was stopped."""
+    """Runs the commands and says the scores of the group, and how to resume it if it was stopped."""
     codes = run_all(commands, jobs, list(members))
     print(summary(group, members))
     failed = {seed: code for seed, code in codes.items() if code}
     if failed:
         listing = ", ".join(f"seed {seed} (exit {code})" for seed, code in failed.items())
         recorded = group_of(group) is not None  # else the same line is typed again
-        following = f"; go on with: rl resume {group}" if recorded else ""
+        following = f"; continue with: rl resume {group}" if recorded else ""
         print(f"not finished: {listing}{following}", file=sys.stderr)
     return next(iter(failed.values()), 0)
 
@@ -142,7 +142,7 @@ def summary(group: str, members: dict[int, str]) -> str:
         values = [record[key] for record in records if record.get(key) is not None]
         if values:
             low, high = bootstrap_interval(values, statistic=mean)
-            lines.append(f"  {label:8} mean {mean(values):.1f}, 95 % interval {low:.1f} to {high:.1f}")
+            lines.append(f"  {label:8} mean {mean(values):.1f}, 95% interval {low:.1f} to {high:.1f}")
     return "\n".join([*lines, f"  rl plot {group} draws them"])
 
 

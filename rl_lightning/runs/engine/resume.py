@@ -1,4 +1,4 @@
-"""A run goes on, exactly, where it was stopped."""
+"""Resumes a run exactly where it was stopped."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rl_lightning.runs.store.run_record import note_resume
 
 
 def check_resume_mode(name: str, request: Request) -> None:
-    """`rl resume` goes on exactly; what else a checkpoint is good for is a new run."""
+    """`rl resume` continues exactly; what else a checkpoint is good for is a new run."""
     asked = [flag for flag in request.overrides if flag.startswith(("--resume_mode=", "--ckpt_path="))]
     if asked and asked != ["--resume_mode=exact"]:
         raise ConfigError(
-            f"rl resume goes on exactly, without {asked[0].partition('=')[0]}; a new run from its weights:\n"
+            f"rl resume continues exactly, without {asked[0].partition('=')[0]}; a new run from its weights:\n"
             f"{warm_start(resolve(name))}"
         )
 
@@ -56,7 +56,7 @@ def resume_run(run: Run, request: Request) -> int:
     generation = newest(run) if which in (None, "last") else run.checkpoint(which or "").parent
     if not (generation / "meta.json").is_file():  # weights alone
         raise ConfigError(
-            f"'{which}' holds weights, not a state to go on from exactly; a new run from them:\n"
+            f"'{which}' holds weights, not a state to resume exactly from; a new run from them:\n"
             f"{warm_start(run, str(run.checkpoint(which or '')))}"
         )
     start = start_from(str(generation), "exact", request.reset_lr)

@@ -1,4 +1,4 @@
-"""What a run begins with: nothing, a checkpoint to go on from exactly, or another run's weights."""
+"""What a run begins with: nothing, a checkpoint to resume exactly, or another run's weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RunStart(NamedTuple):
     """Where a run starts.
 
     Args:
-        generation: Folder to go on from exactly.
+        generation: Folder to resume exactly from.
         weights: State dict to begin with.
         optimizers: Optimizer states to begin with.
         reset_lr: Take the config's learning rates instead of the checkpoint's.
@@ -58,7 +58,7 @@ def _generation(path: Path) -> Path:
     if not (folder / "meta.json").is_file():
         if not (folder / "checkpoints").is_dir():
             raise ResumeError(
-                f"{path} is no checkpoint to go on from exactly; use --resume_mode warm_start for its weights alone"
+                f"{path} is not a checkpoint to resume exactly from; use --resume_mode warm_start for its weights alone"
             )
         return newest(Run(folder))
     verify(folder)

@@ -52,7 +52,7 @@ def marks(objects: Mapping[str, Any]) -> list[str]:
 
 
 def check_all_again(recorded: Iterable[str], given: Mapping[str, Any]) -> None:
-    """A pipeline that was begun with objects goes on with them."""
+    """A pipeline that was begun with objects is resumed with them."""
     check_again([key for key in recorded if key not in given])
 
 

@@ -156,7 +156,7 @@ def stage_request(request: Request, job: Job, flags: dict[str, list[str]], objec
 
 
 def open_run(name: str | None, stem: str, pipeline: Config, request: Request) -> Run:
-    """A claimed folder with the whole pipeline in its config.yaml. A run of this name goes on if nothing differs."""
+    """A claimed folder with the whole pipeline in its config.yaml. A run of this name is resumed if nothing differs."""
     if name is not None and (logs_root() / name / "pipeline.json").is_file():
         _check_not_running_here(Run(logs_root() / name), Run(logs_root() / name).read())
         return Run(logs_root() / name)  # started again: what is done is skipped, what has changed is told of
@@ -207,7 +207,7 @@ def run_jobs(
     finally:
         if is_first():
             run.update(**entries)
-    say(f"pipeline done: {run.folder}" if code == 0 else f"stopped; go on with: rl resume {run.name}")
+    say(f"pipeline done: {run.folder}" if code == 0 else f"stopped; continue with: rl resume {run.name}")
     return code
 
 
@@ -216,7 +216,7 @@ def read_text(path: Path) -> str:
 
 
 def fit_stage(run: Run, config: Config, request: Request, before: Path | None, title: str) -> int:
-    """Trains one stage in its folder, going on from its own checkpoints if there are any."""
+    """Trains one stage in its folder, resuming from its own checkpoints if there are any."""
     from rl_lightning.runs.engine.fit_session import FitSession
     from rl_lightning.runs.engine.run_start import newest, start_from
 

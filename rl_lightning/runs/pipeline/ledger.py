@@ -30,7 +30,7 @@ class Ledger:
         except ValueError as error:
             raise ResumeError(f"{self.path}: cannot be read ({error})") from None
         if not isinstance(content, dict) or not isinstance(content.get("jobs"), dict):
-            raise ResumeError(f"{self.path}: is no ledger of a pipeline")
+            raise ResumeError(f"{self.path}: is not a ledger of a pipeline")
         return dict(content["jobs"])
 
     def set(self, key: str, **fields: Any) -> None:

@@ -29,7 +29,7 @@ class Job:
         cycle: The cycle, from 1.
         config: The stage's whole config, artifacts not yet filled in.
         inputs: Dotted key -> job key of the artifact that goes there, or a path.
-        warm_start_from: The job of the cycle before that this one goes on from; null: starts anew.
+        warm_start_from: The job of the cycle before whose weights this one starts from; null: starts anew.
         artifact: Which checkpoint becomes the artifact: best, last or a milestone.
         flags: Fields given on the command line, over the config.
     """
@@ -192,6 +192,6 @@ def set_key(config: Config, dotted: str, value: Any) -> None:
     for key in path:
         below = config.setdefault(key, {})
         if not isinstance(below, dict):
-            raise ConfigError(f"{dotted}: '{key}' is no mapping")
+            raise ConfigError(f"{dotted}: '{key}' is not a mapping")
         config = below
     config[last] = copy.deepcopy(value)

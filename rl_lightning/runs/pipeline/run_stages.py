@@ -17,7 +17,7 @@ from rl_lightning.runs.pipeline.stage_artifact import link_artifact, read_artifa
 
 Fit = Callable[
     [Job, Path, dict[str, Any], Path | None, str], int
-]  # job, folder, config, goes on from, title -> exit
+]  # job, folder, config, resumed from, title -> exit
 Say = Callable[[str], None]
 
 
@@ -156,7 +156,7 @@ class Pipeline:
         return code
 
     def _check_begun(self, job: Job, inputs: dict[str, str]) -> None:
-        """A stage that was begun goes on as it began, or not at all: else rows and weights of two configs mix."""
+        """A stage that was begun is resumed as it began, or not at all: else rows and weights of two configs mix."""
         entry = self.ledger.read().get(job.key, {})
         if not entry or not (self.folder / job.key / "checkpoints").is_dir():
             return

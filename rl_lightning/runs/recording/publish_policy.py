@@ -1,4 +1,4 @@
-"""A run's policy put where data sets are recorded from, with what it earns."""
+"""A run's policy put where data sets are recorded from, with its mean return."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def publish_policy(
         level: How good it is: medium, expert.
         output: The file; null: among the user's own policies.
         which: Checkpoint of the run.
-        episodes: Played to measure what it earns.
+        episodes: Played to measure its mean return.
     """
     from rl_lightning.checkpoints.checkpoint_store import read_meta
 

@@ -41,7 +41,7 @@ def _digest(place: Path, kind: str) -> str:
 
 
 def check_artifacts(recorded: Any, config: dict[str, Any], name: str) -> None:
-    """Refuses to go on exactly from artifacts other than those that a run was begun with.
+    """Refuses an exact resume from artifacts other than those that a run was begun with.
 
     Args:
         recorded: What the run's record says of them.
@@ -52,7 +52,7 @@ def check_artifacts(recorded: Any, config: dict[str, Any], name: str) -> None:
     for key, digest in recorded.items() if isinstance(recorded, dict) else ():
         if key in now and digest not in (now[key], weights[key]):
             raise ResumeError(
-                f"run '{name}' was begun with another {key} ({str(digest)[:12]}, now {now[key][:12]}): it cannot go on "
-                f"exactly.\nPut the old one back, or begin anew from its weights: "
+                f"run '{name}' was begun with another {key} ({str(digest)[:12]}, now {now[key][:12]}): it cannot "
+                f"resume exactly.\nPut the old one back, or begin anew from its weights: "
                 f"rl fit --config ... --ckpt_path {name} --resume_mode warm_start"
             )

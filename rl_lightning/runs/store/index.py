@@ -58,7 +58,7 @@ class RunEntry:
 
     @property
     def status(self) -> str:
-        """As recorded; a run whose process died without a word is stopped, and `rl resume` goes on."""
+        """As recorded; a run whose process died without a word is stopped, and `rl resume` continues."""
         recorded = str(self.record.get("status") or "unknown")
         dead = recorded in ("running", "started") and self.record.get("pid") and _here(self.record)
         return "stopped" if dead and not alive(self.record) else recorded
@@ -239,7 +239,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _drop_if_damaged(path: Path, error: sqlite3.DatabaseError) -> None:
-    """A file that is no database is made anew next time; one that is busy or read-only is left alone."""
+    """A file that is not a database is made anew next time; one that is busy or read-only is left alone."""
     if not isinstance(error, sqlite3.OperationalError):
         with contextlib.suppress(OSError):
             path.unlink()

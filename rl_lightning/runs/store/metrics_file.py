@@ -72,7 +72,7 @@ def read_columns(path: Path, names: Iterable[str]) -> dict[str, list[float | Non
                 for name, place in places.items():
                     values[name].append(number(row[place]) if place < size else None)
     except csv.Error as error:
-        raise DataError(f"{path}: is no table of metrics ({error})") from None
+        raise DataError(f"{path}: is not a table of metrics ({error})") from None
     return values
 
 

@@ -132,7 +132,7 @@ def _last_number(root: Path, stem: str) -> int:
 def resolve(run: str) -> Run:
     """A run by name or by path."""
     if "\0" in run or not run:
-        raise ConfigError(f"{run!r} is no run: give a name or a folder; see them with: rl list")
+        raise ConfigError(f"{run!r} is not a run: give a name or a folder; see them with: rl list")
     for folder in (logs_root() / run, Path(run)):
         if folder.is_dir() and ((folder / RECORD).exists() or (folder / "config.yaml").exists()):
             return Run(folder)

@@ -73,7 +73,7 @@ def _without_folders(value: Any) -> Any:
 
 
 def note_resume(run: Run, config: dict[str, Any], changed: list[str]) -> None:
-    """Notes where a run went on with other settings. To be called once its checkpoint is loaded, before they are kept.
+    """Notes where a run was resumed with other settings. Call it once the checkpoint is loaded, before they are kept.
 
     The settings it began with stay beside the new ones: with those alone can its beginning be made again.
     """
@@ -86,7 +86,7 @@ def note_resume(run: Run, config: dict[str, Any], changed: list[str]) -> None:
 
 
 def _clocks(run: Run, record: dict[str, Any]) -> dict[str, int]:
-    """Where the run stands: a record may be ahead of the checkpoint that a killed run goes on from."""
+    """Where the run stands: a record may be ahead of the checkpoint that a killed run resumes from."""
     there = [folder / "meta.json" for folder in run.checkpoints()[-1:]]
     known = json.loads(there[0].read_text(encoding="utf-8")) if there and there[0].is_file() else record
     return {clock: int(known.get(clock) or 0) for clock in ("env_step", "update")}

@@ -122,7 +122,7 @@ def test_errors_say_what_to_do():
         density.threshold(101.0)
     with pytest.raises(ConfigError, match="--import os"):
         CalibratedDensity({"class_path": "os.system", "init_args": {}}, 2, 1)
-    with pytest.raises(ConfigError, match="no density model"):
+    with pytest.raises(ConfigError, match="not a density model"):
         CalibratedDensity({"class_path": "rl_lightning.errors.DataError", "init_args": {}}, 2, 1)
 
 

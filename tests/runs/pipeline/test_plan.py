@@ -79,7 +79,7 @@ REFUSED = [
     ([{"name": "a", "inputs": {"ckpt_path": "a"}}], {}, "no stage before it has that name"),
     ([{"name": "a"}], {"cycles": 0}, "cycles is 0"),
     ([{"name": "a", "overrides": {"run": {}}, "budget_by_cycle": {1: 2}}], {}, "neither is set"),
-    ([{"name": "a", "overrides": {"seed.x": 1}}], {"shared": {"seed": 3}}, "'seed' is no mapping"),
+    ([{"name": "a", "overrides": {"seed.x": 1}}], {"shared": {"seed": 3}}, "'seed' is not a mapping"),
     ([], {}, "give a list"),
 ]
 
