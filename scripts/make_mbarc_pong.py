@@ -64,7 +64,7 @@ AGAIN: dict[str, Any] = SETTINGS | {
 }
 
 
-def act_fn(obs: Tensor, carry: Any, generator: torch.Generator, mask: Any = None) -> Any:
+def player(obs: Tensor, carry: Any, generator: torch.Generator, mask: Any = None) -> Any:
     """Changes its mind every eighth step: to follow the ball, or to an action that it keeps."""
     count = len(obs)
     follows = torch.rand(count, generator=generator) < FOLLOWING

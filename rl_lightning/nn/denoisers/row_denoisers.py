@@ -36,11 +36,12 @@ class Denoiser(ABC):
 
 
 def to_bfloat16(net: nn.Module) -> nn.Module:
-    """A copy with its weights in half precision (bf16); frequencies and other constants stay as they are."""
-    half = copy.deepcopy(net)
-    for parameter in half.parameters():
-        parameter.data = parameter.data.to(torch.bfloat16)
-    return half
+    """A copy with its weights in bfloat16; frequencies and other constants stay as they are."""
+    reduced = copy.deepcopy(net)
+    for module in reduced.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(weight.detach().to(torch.bfloat16), weight.requires_grad))
+    return reduced
 
 
 def joined(first: Tensor, second: Tensor) -> Tensor:
