@@ -13,10 +13,11 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.redaction import redact, redacted_keys
 from rl_lightning.runs.config import yaml_io
 from rl_lightning.runs.config.compose import Config, compose, fill_variables, find, inline, merge, normalize
+from rl_lightning.runs.config.keys import full_key
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.names import check_run_name, slug
 from rl_lightning.sweep.definition import SweepDefinition, read_definition
-from rl_lightning.sweep.sweep_keys import CONFIG, full_key, nested
+from rl_lightning.sweep.sweep_keys import CONFIG, nested
 
 
 @dataclass(frozen=True)

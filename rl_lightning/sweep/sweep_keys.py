@@ -7,12 +7,12 @@ from typing import Any
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.config.catalog import registry
+from rl_lightning.runs.config.keys import full_key
 
 Config = dict[str, Any]
 HEADS = ("model", "data", "run", "trainer", "log")
 ALONE = ("seed_everything", "threads", "ckpt_path", "resume_mode")
 CONFIG = "config"  # the key that stands for whole configs, laid over the base
-_SPEC = ("class_path", "init_args", "dict_kwargs")
 
 
 def check_key(key: Any) -> str:
@@ -29,24 +29,6 @@ def check_key(key: Any) -> str:
         f"'{key}' is not a key of a config; write model.lr, data.env.id, run.env_steps, stages.NAME.model.lr ..., "
         f"or {CONFIG} for whole configs"
     )
-
-
-def full_key(config: Config, key: str) -> list[str]:
-    """The words of a dotted key with `init_args` where a class stands: model.lr -> model, init_args, lr."""
-    words = key.split(".")
-    path: list[str] = []
-    inside: Any = config
-    for word in words:
-        if isinstance(inside, dict) and "class_path" in inside and word not in _SPEC:
-            path.append("init_args")
-            inside = inside.get("init_args")
-        path.append(word)
-        inside = inside.get(word) if isinstance(inside, dict) else None
-    if len(path) > 1 and path[0] in ("model", "data") and path[1] not in _SPEC:
-        path.insert(
-            1, "init_args"
-        )  # the class itself may come from elsewhere; its arguments never stand beside it
-    return path
 
 
 def value_at(config: Config, words: list[str]) -> Any:

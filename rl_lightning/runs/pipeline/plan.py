@@ -12,6 +12,7 @@ from typing import Any
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.redaction import REDACTED, redact, redact_words
+from rl_lightning.runs.config.keys import full_key
 from rl_lightning.runs.store.names import did_you_mean
 
 Config = dict[str, Any]
@@ -92,7 +93,8 @@ def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:
             numbered = cycles > 1 and not stage.get("once")
             key = f"{name}-{cycle}" if numbered else name
             sources = {
-                dotted: _source(stage, dotted, source, newest) for dotted, source in _inputs(stage).items()
+                ".".join(full_key(configs[name], dotted)): _source(stage, dotted, source, newest)
+                for dotted, source in _inputs(stage).items()
             }
             inputs = {dotted: source for dotted, source in sources.items() if source is not None}
             config = _with_budget(configs[name], stage.get("budget_by_cycle") or {}, cycle, name)
@@ -187,8 +189,8 @@ def _with_budget(config: Config, factors: dict[Any, Any], cycle: int, name: str)
 
 
 def set_key(config: Config, dotted: str, value: Any) -> None:
-    """Sets a.b.c of nested mappings, made as needed."""
-    *path, last = dotted.split(".")
+    """Sets a dotted key, written as in flags; mappings on the way are made as needed."""
+    *path, last = full_key(config, dotted)
     for key in path:
         below = config.setdefault(key, {})
         if not isinstance(below, dict):
