@@ -11,7 +11,7 @@ _from_config: ContextVar[bool] = ContextVar("from_config", default=False)
 
 
 class RLError(Exception):
-    """Base of all errors that are told in one to three lines instead of a traceback."""
+    """Base of all errors that are reported in one to three lines instead of a traceback."""
 
     exit_code = 1
 

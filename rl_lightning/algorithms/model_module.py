@@ -30,7 +30,7 @@ class ModelModule(RLModule):
         self._fresh: dict[str, float] | None = None
 
     def validate(self, data: Any) -> dict[str, float]:
-        """What it is worth on held-out rows; `eval/score`, higher is better, ranks it."""
+        """Its scores on held-out rows; `eval/score`, higher is better, ranks it."""
         raise TypeError(f"{type(self).__name__} must define assess(data)")
 
     def on_validation(self, metrics: dict[str, float]) -> None:

@@ -56,7 +56,7 @@ class PolicyModule(Acting, RLModule):  # type: ignore[misc]  # as RLModule
         return None if self.deterministic_eval else torch.Generator().manual_seed(derive(seed, "play"))
 
     def video_overlay(self) -> Callable[[Tensor], list[np.ndarray]] | None:
-        """For a film: told of every observation [1, *O] of one episode, returns pictures [H, W, 3] to lay beside it."""
+        """For a film: takes every observation [1, *O] of one episode, returns pictures [H, W, 3] to lay beside it."""
         return None
 
     def run_episodes(

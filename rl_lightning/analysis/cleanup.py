@@ -57,7 +57,7 @@ def plan(index: Index, best: int | None, recent_days: float | None, metric: str 
         index: The runs.
         best: So many of each task stay by their score; null: none for that reason.
         recent_days: Runs that changed within so many days stay; null: none for that reason.
-        metric: What the best are told by: a run's best evaluation, or the newest value of a metric.
+        metric: What the best are chosen by: a run's best evaluation, or the newest value of a metric.
     """
     everything = index.runs()
     listed = [run for run in everything if not run.is_stage]

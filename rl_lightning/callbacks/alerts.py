@@ -1,4 +1,4 @@
-"""Alerts: conditions on metrics that are told to whoever should know, and may end the run."""
+"""Alerts: conditions on metrics that are reported to whoever should know, and may end the run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Alerts(Callback):
         notify: Where to: log (terminal and alerts.jsonl) and wandb.
         command: A program and its arguments, started for each alert without a shell; {name}, {text} and {run} are
             filled in. It must be named in the environment variable RL_ALERT_COMMANDS.
-        cooldown: Seconds before the same alert is told again.
+        cooldown: Seconds before the same alert is sent again.
     """
 
     def __init__(

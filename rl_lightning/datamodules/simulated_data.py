@@ -138,7 +138,7 @@ class SimulatedData(SimulatedEnvMixin, OnPolicyData):
         rollout_steps: Steps of each agent in one rollout.
         horizon: Steps after which an imagined episode is cut.
         pin_last_env_to_start: The last agent always begins at the newest collection's first frames.
-        truncation_value: What a cut episode was still worth: critic (the learner's own value) or world (the world's).
+        truncation_value: Value of a cut episode's rest: critic (the learner's own value) or world (the world's).
         eval_env: Where evaluation and rl play act: real, or model (to watch what the agent trains in).
         sim_dtype: Compute the world in bfloat16 while imagining.
         normalize_rewards: Divide rewards by the running spread of the discounted return; evaluation is untouched.
@@ -188,7 +188,7 @@ class SimulatedReplayData(SimulatedEnvMixin, OnlineData):
         utd_ratio: Updates per imagined step after the start.
         horizon: Steps after which an imagined episode is cut.
         pin_last_env_to_start: The last agent always begins at the newest collection's first frames.
-        truncation_value: What a cut episode was still worth: critic (the learner's own value) or world (the world's).
+        truncation_value: Value of a cut episode's rest: critic (the learner's own value) or world (the world's).
         eval_env: Where evaluation and rl play act: real, or model (to watch what the agent trains in).
         sim_dtype: Compute the world in bfloat16 while imagining.
     """

@@ -83,7 +83,7 @@ class Evolution:
         return float(self.search.sigma)
 
     def ask(self) -> Tensor:
-        """The members of this generation, the same ones until their fitness is told.  -> [P, size]"""
+        """The members of this generation, the same ones until they have their fitness.  -> [P, size]"""
         if self.asked is None:
             self.asked = self.search.ask()
         return torch.from_numpy(np.stack(self.asked)).float()

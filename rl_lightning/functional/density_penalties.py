@@ -1,4 +1,4 @@
-"""From a log-density to a penalty, and what a score is worth as a detector.
+"""From a log-density to a penalty, and how good a score is as a detector.
 
 A penalty is a function of the shortfall u: how far a score lies below the threshold, in standard deviations of held-out
 scores or in nats. Every one is finite, at least 0, at most its cap, and never falls as the score falls.

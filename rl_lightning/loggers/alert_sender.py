@@ -55,7 +55,7 @@ class AlertSender:
             )
 
     def send(self, name: str, text: str, stops: bool) -> None:
-        """Never raises: an alert that cannot be told is no reason to lose a run."""
+        """Never raises: an alert that cannot be sent is no reason to lose a run."""
         if not distributed.is_rank_zero():
             return
         text = printable(text)[:LONGEST]

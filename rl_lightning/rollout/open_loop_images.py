@@ -77,7 +77,7 @@ def _rgb(image: Tensor) -> np.ndarray:
 def inside_episodes(rollout: OpenLoopRollout) -> OpenLoopRollout:
     """Windows whose episode lasts longest come first, and all are cut where the longest ends.
 
-    What a dream shows when another episode has begun says nothing: nobody can foresee how that one begins.
+    What a dream shows when another episode has begun says nothing: nobody can predict how that one begins.
     """
     steps = rollout.same_episode.sum(1)
     if not steps.any():

@@ -247,5 +247,5 @@ def test_a_model_that_does_not_act_is_neither_filmed_nor_played(rl: Rl, workdir:
     played = rl("play", "model")
     assert (played.code, played.err.strip()) == (
         2,
-        "error: Dynamics does not act; what it is worth says: rl test model",
+        "error: Dynamics does not act; for its scores: rl test model",
     )

@@ -99,7 +99,7 @@ def check_model(case: Case, rl, folder):
     code, _, err = rl("test", "row")
     assert code == 0, err
     code, _, err = rl("play", "row", "--no_video")
-    assert code == 2 and "does not act; what it is worth says: rl test row" in err
+    assert code == 2 and "does not act; for its scores: rl test row" in err
     code, _, err = rl("predict", "row", "--episodes", "1")
     assert code == 2 and "does not act; give rows" in err
     code, _, err = rl("export", "row", "--format", "onnx")

@@ -180,7 +180,7 @@ class Dynamics(ModelModule):
         return bool(self.stale >= self.patience)
 
     def test_report(self, data: Any) -> dict[str, Any]:
-        """The kept members on all held-out rows: errors, calibration, rollouts along episodes, ends foreseen."""
+        """The kept members on all held-out rows: errors, calibration, rollouts along episodes, terminations."""
         model, rows = self.best, self._here(data.val_rows())
         errors = checks.squared_errors(model, rows)
         elite = errors.mean(-1)[model.elites].mean()

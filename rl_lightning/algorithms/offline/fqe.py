@@ -1,4 +1,4 @@
-"""Fitted-Q evaluation (Le et al. 2019): what a finished policy is worth, from data alone."""
+"""Fitted-Q evaluation (Le et al. 2019): the value of a finished policy, from data alone."""
 
 from __future__ import annotations
 

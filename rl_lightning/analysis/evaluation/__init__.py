@@ -1,1 +1,1 @@
-"""A finished agent, evaluated: played, tested, filmed, and what is told of it."""
+"""A finished agent, evaluated: played, tested, filmed, and what is reported of it."""

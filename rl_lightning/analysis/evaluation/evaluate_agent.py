@@ -46,7 +46,7 @@ def validate_agent(agent: LoadedAgent, tell: Callable[[str], None]) -> str:
 
     Args:
         agent: The agent.
-        tell: Is told, before it takes its time, what the evaluation may have to cut.
+        tell: Is called, before it takes its time, with what the evaluation may have to cut.
     """
     trainer = agent.cli.make_trainer([], [])
     tell_limit(agent, tell)
@@ -62,7 +62,7 @@ def test_agent(agent: LoadedAgent, request: Request, tell: Callable[[str], None]
     Args:
         agent: The agent of a run.
         request: What it was loaded with: settings that differ from the run's are noted.
-        tell: Is told, before it takes its time, what the evaluation may have to cut.
+        tell: Is called, before it takes its time, with what the evaluation may have to cut.
     """
     assert agent.run is not None
     trainer = agent.cli.make_trainer([], [])

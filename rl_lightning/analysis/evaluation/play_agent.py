@@ -28,7 +28,7 @@ def play_episodes(
         episodes: How many.
         seed: Of the envs, and of the actions of a policy that draws them.
         render: human: one env, shown on the screen.
-        tell: Is told where episodes that may never end are cut.
+        tell: Is called with where episodes that may never end are cut.
     """
     if render:
         from rl_lightning.envs.make import make_envs
@@ -56,7 +56,7 @@ def check_acts(agent: LoadedAgent, name: str) -> None:
     """Refuses a model of rows, which has no actions."""
     if agent.cli.model.evaluated_on == "rows":
         model = type(agent.cli.model).__name__
-        raise ConfigError(f"{model} does not act; what it is worth says: rl test {name}")
+        raise ConfigError(f"{model} does not act; for its scores: rl test {name}")
 
 
 def film_episode(agent: LoadedAgent, seed: int, path: Path) -> str:

@@ -22,7 +22,7 @@ def cleanup(words: list[str]) -> int:
 
       --keep-best N           the N best runs of every task stay
       --keep-recent DAYS      runs that changed within so many days stay
-      --metric NAME           what the best are told by (default: a run's best evaluation)
+      --metric NAME           what the best are chosen by (default: a run's best evaluation)
       --dry-run               only say what would go (also: --dry_run --keep_best --keep_recent)
       --yes                   do not ask
     """

@@ -1,4 +1,4 @@
-"""What a latent feature is worth: heads for rewards, values and whether the episode goes on. Recipes and modules."""
+"""Predictions from a latent feature: heads for rewards, values and whether the episode goes on. Recipes and modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What World Models remember and foresee with: an LSTM whose head is a mixture density over the next latent code."""
+"""What World Models remember and predict with: an LSTM whose head is a mixture density over the next latent code."""
 
 from __future__ import annotations
 
