@@ -81,7 +81,7 @@ def test_best_is_the_best_evaluation(tmp_path):
     fresh.load_state_dict(state)
     from rl_lightning.seeding import derive
 
-    played = fresh.play(done.data.eval_envs(4), 4, derive(2, f"eval/{clock}"))
+    played = fresh.run_episodes(done.data.eval_envs(4), 4, derive(2, f"eval/{clock}"))
     assert sum(e.episode_return for e in played) / 4 == value
     done.data.teardown("fit")
 

@@ -36,7 +36,7 @@ def ready(cls=OfflineData, seed=0, updates=1000, **given):
         gamma=0.9,
         n_step=1,
         ensemble_size=given.get("ensemble_bootstrap", 0),
-        player=lambda: actor,
+        act_fn=lambda: actor,
         progress=0.0,
         device=here,
     )

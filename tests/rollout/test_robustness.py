@@ -17,7 +17,7 @@ class Player:
     def __init__(self, act):
         self.act, self.given = act, []
 
-    def play(self, envs, episodes, seed, max_steps=None):
+    def run_episodes(self, envs, episodes, seed, max_steps=None):
         self.given.append((envs.num_envs, seed))
         return evaluate(self.act, lambda n: (), envs, episodes, seed)
 
