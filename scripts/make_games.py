@@ -15,13 +15,13 @@ TEMPLATE = """\
 # pipeline: MBARC on {game}, Atari 100k, no sticky actions · needs the atari extra · hours on a GPU, weeks on a CPU
 extends: mbarc/stages/pipeline
 name: mbarc-{name}
-shared: {{data.init_args.env.id: ALE/{game}-v5}}
+shared: {{data.env.id: ALE/{game}-v5}}
 """
 # Games where uniform actions at every step meet no reward: the first frames come from actions that are held.
 HELD = ("Freeway",)
 HOLD = """\
 stages:
-  - {name: explore, overrides: {model.init_args.max_action_repeat: 16}}
+  - {name: explore, overrides: {model.max_action_repeat: 16}}
 """
 
 
