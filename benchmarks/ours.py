@@ -42,7 +42,7 @@ def build(rule: str) -> tuple[RLData, RLModule]:
     if rule == "ppo":
         s = settings.PPO
         data: Any = OnPolicyData(EnvConfig(id=s["env"]), s["num_envs"], s["rollout_steps"])
-        keys = ("lr", "gamma", "epochs", "minibatch_size", "clip", "max_grad_norm")
+        keys = ("lr", "gamma", "n_epochs", "minibatch_size", "clip_range", "max_grad_norm")
         network = MLP(hidden_dims=s["hidden"], activation="tanh")
         return data, PPO(data.spec, network, advantage=GAE(s["lam"]), **{key: s[key] for key in keys})
     s = settings.DQN if rule == "dqn" else settings.SAC

@@ -41,7 +41,7 @@ def config(rule: str) -> dict[str, Any]:
 def _ppo() -> tuple[dict[str, Any], dict[str, Any]]:
     s = settings.PPO
     network = {"class_path": "MLP", "init_args": {"hidden_dims": s["hidden"], "activation": "tanh"}}
-    own = {key: s[key] for key in ("lr", "epochs", "minibatch_size")}
+    own = {key: s[key] for key in ("lr", "n_epochs", "minibatch_size")}
     turns = {"env": {"id": s["env"]}, "num_envs": s["num_envs"], "rollout_steps": s["rollout_steps"]}
     return (
         {"class_path": "PPO", "init_args": {"network": network, **own}},

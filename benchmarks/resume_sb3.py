@@ -41,7 +41,7 @@ def make_env(rule: str) -> Any:
 def build(rule: str) -> Any:
     if rule == "ppo":
         s = settings.PPO
-        own = {"n_steps": s["rollout_steps"], "batch_size": s["minibatch_size"], "n_epochs": s["epochs"]}
+        own = {"n_steps": s["rollout_steps"], "batch_size": s["minibatch_size"], "n_epochs": s["n_epochs"]}
     else:
         s = settings.SAC
         own = {"buffer_size": s["capacity"]} | {key: s[key] for key in ("batch_size", "learning_starts")}

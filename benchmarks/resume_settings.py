@@ -10,7 +10,7 @@ PPO: dict[str, Any] = {
     "env": "CartPole-v1",
     "num_envs": 4,
     "rollout_steps": 64,
-    "epochs": 4,
+    "n_epochs": 4,
     "minibatch_size": 64,
     "hidden": [64, 64],
     "lr": 3e-4,

@@ -37,7 +37,7 @@ def _ppo() -> list[str]:
     s = settings.PPO
     return [
         "exp=ppo", f"env.id={s['env']}", f"env.num_envs={s['num_envs']}", f"algo.rollout_steps={s['rollout_steps']}",
-        f"algo.per_rank_batch_size={s['minibatch_size']}", f"algo.update_epochs={s['epochs']}",
+        f"algo.per_rank_batch_size={s['minibatch_size']}", f"algo.update_epochs={s['n_epochs']}",
         f"algo.optimizer.lr={s['lr']}", f"algo.dense_units={s['hidden'][0]}", f"algo.mlp_layers={len(s['hidden'])}",
     ]  # fmt: skip
 

@@ -45,10 +45,10 @@ def build(rule: str):
             env,
             n_steps=s["rollout_steps"],
             batch_size=s["minibatch_size"],
-            n_epochs=s["epochs"],
+            n_epochs=s["n_epochs"],
             gamma=s["gamma"],
             gae_lambda=s["lam"],
-            clip_range=s["clip"],
+            clip_range=s["clip_range"],
             max_grad_norm=s["max_grad_norm"],
             **shared,
         )

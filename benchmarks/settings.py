@@ -9,13 +9,13 @@ PPO: dict[str, Any] = {
     "env": "CartPole-v1",
     "num_envs": 8,
     "rollout_steps": 128,
-    "epochs": 4,
+    "n_epochs": 4,
     "minibatch_size": 256,
     "hidden": [64, 64],  # tanh, policy and value apart
     "lr": 3e-4,
     "gamma": 0.99,
     "lam": 0.95,
-    "clip": 0.2,
+    "clip_range": 0.2,
     "max_grad_norm": 0.5,
 }
 DQN: dict[str, Any] = {  # the tuned settings of rl-zoo

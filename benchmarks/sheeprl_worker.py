@@ -42,7 +42,7 @@ def options(rule: str) -> list[str]:
             f"env.num_envs={s['num_envs']}",
             f"algo.rollout_steps={s['rollout_steps']}",
             f"algo.per_rank_batch_size={s['minibatch_size']}",
-            f"algo.update_epochs={s['epochs']}",
+            f"algo.update_epochs={s['n_epochs']}",
             "algo.mlp_keys.encoder=[state]",
             f"algo.optimizer.lr={s['lr']}",
             f"algo.max_grad_norm={s['max_grad_norm']}",
