@@ -6,8 +6,11 @@ from contracts.case import Case, env
 from contracts.cases import BY_NAME
 from contracts.harness import Bare, bare
 
+from rl_lightning.algorithms import PPO
 from rl_lightning.algorithms.online import ppo as ppo_file
 from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.errors import ConfigError
+from rl_lightning.functional.advantage_estimators import LambdaReturn
 from rl_lightning.optim.schedules import Linear
 from rl_lightning.types import Rollout
 
@@ -139,3 +142,10 @@ def test_a_shared_network_is_one_network():
     shared: Case = BY_NAME["ppo-pixels"]
     run = bare(shared)
     assert run.model.value_torso is None and not any("value_torso" in n for n in run.model.state_dict())
+
+
+def test_gae_lambda_is_for_gae_alone():
+    spec = BY_NAME["ppo-discrete"].data().spec
+    assert PPO(spec, gae_lambda=0.5).advantage.gae_lambda == 0.5
+    with pytest.raises(ConfigError, match="gae_lambda"):
+        PPO(spec, gae_lambda=0.5, advantage=LambdaReturn())

@@ -137,6 +137,8 @@ class PPO(PolicyModule):
                 f"model.n_epochs ({n_epochs}) and model.minibatch_size ({minibatch_size}) must be positive"
             )
         self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam(eps=1e-5)
+        if advantage is not None and gae_lambda != 0.95:
+            raise ConfigError("model.gae_lambda is for GAE, which model.advantage replaces; give one of them")
         self.gamma, self.advantage = gamma, advantage or GAE(gae_lambda)
         self.n_epochs, self.minibatch_size = n_epochs, minibatch_size
         self.clip_range, self.clip_range_schedule, self.clip_range_vf = (
