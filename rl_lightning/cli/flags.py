@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.runs.config.aliases import Place, advice, named_classes, short_flag, verb_advice
+from rl_lightning.runs.config.flags.bare_flags import needs_value
 from rl_lightning.runs.config.keys import GROUPS, TOP
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.names import did_you_mean
@@ -113,32 +115,69 @@ def parse(
     parsed = ParsedArgs(raw=list(words))
     queue = list(normalize(words))
     unknown: list[str] = []
+    bare: list[tuple[str, str]] = []
     while queue:
         word = {"-c": "--config"}.get(queue[0], queue[0])
         queue.pop(0)
         if not word.startswith("--"):
-            parsed.words.append(word)
+            parsed.words.append(check_word(word) if config else word)
             continue
-        name, equals, value = word[2:].partition("=")
-        argument: str | None = value if equals else None
-        if name in switches:
-            parsed.values.setdefault(name, []).append(argument if argument is not None else "true")
-            continue
-        if argument is None and queue and not queue[0].startswith("--"):
-            argument = queue.pop(0)
+        name, argument = _option(word, queue, switches)
         if name == "seed" and "seeds" in takes and re.search(r"\d\s*[,-]", argument or ""):
             name = "seeds"  # several
-        if name in takes:
-            if argument is None:
-                raise ConfigError(f"--{name} needs a value")
-            parsed.values.setdefault(name, []).append(argument)
-        elif config and (key := config_key(name)):
+        if name in takes and argument is None:
+            raise ConfigError(f"--{name} needs a value")
+        key = config_key(name) if config else None
+        if name in takes or name in switches:
+            parsed.values.setdefault(name, []).append("true" if argument is None else argument)
+        elif key:
+            bare += [(name, key)] if argument is None else []
             parsed.config_flags.append(f"--{key}={'true' if argument is None else argument}")
         else:
             unknown.append(name)
     if unknown:  # the rest of the line tells which config it is about
         raise ConfigError(_refusal(unknown[0], takes | switches, parsed if config else None, command))
+    check_bare(bare, parsed)
     return parsed
+
+
+def _option(word: str, queue: list[str], switches: set[str]) -> tuple[str, str | None]:
+    """Name and value of an option; a value of its own word is taken from the queue."""
+    name, equals, value = word[2:].partition("=")
+    if equals:
+        return name, value
+    if name in switches or not queue or queue[0].startswith("--"):
+        return name, None
+    value = queue.pop(0)
+    check_whole(name, value, queue)
+    return name, value
+
+
+def check_bare(bare: list[tuple[str, str]], parsed: ParsedArgs) -> None:
+    """Refuses options without a value that are no switches."""
+    for name, key in bare:
+        if needs_value(key, known_classes(parsed)):
+            raise ConfigError(f"--{name} needs a value")
+
+
+def check_word(word: str) -> str:
+    """The word, unless it is an option as Hydra writes it."""
+    key, equals, value = word.partition("=")
+    if equals and config_key(key):
+        raise ConfigError(f"{word}: an option begins with two dashes: --{key} {value}")
+    return word
+
+
+def check_whole(name: str, value: str, following: list[str]) -> None:
+    """Refuses a list or mapping that was typed with spaces and without quotes."""
+    rest = list(itertools.takewhile(lambda word: not word.startswith("--"), following))
+    opening = value[:1]
+    if opening in ("[", "{") and value.count(opening) != value.count({"[": "]", "{": "}"}[opening]):
+        whole = " ".join([value, *rest])
+        raise ConfigError(f"--{name} {value} is cut at a space; put it in quotes: --{name} '{whole}'")
+    if name == "seeds" and rest and rest[0].isdigit():
+        seeds = ",".join([value, *itertools.takewhile(str.isdigit, rest)])
+        raise ConfigError(f"--seeds takes a range (0-4) or a list without spaces: --seeds {seeds}")
 
 
 def config_key(name: str) -> str | None:
@@ -160,16 +199,20 @@ def classes_of(parsed: ParsedArgs) -> dict[str, str]:
     return classes
 
 
+def known_classes(parsed: ParsedArgs) -> dict[str, str]:
+    """The same as far as it can be known: no config may be meant, or one that does not exist."""
+    try:
+        return classes_of(parsed)
+    except RLError:
+        return {}
+
+
 def _refusal(name: str, own: set[str], parsed: ParsedArgs | None, command: str) -> str:
     """Another library's word is told first, then what is near; `parsed` where options of a config are taken."""
     if parsed is None:
         hint = verb_advice(name, command, own) or did_you_mean(name, sorted(own))
     else:
-        try:
-            classes = classes_of(parsed)
-        except RLError:  # no config is meant, or one that does not exist
-            classes = {}
-        hint = advice(name, Place(classes)) or did_you_mean(name, sorted(own | {*SHORT, *TOP}))
+        hint = advice(name, Place(known_classes(parsed))) or did_you_mean(name, sorted(own | {*SHORT, *TOP}))
     return f"rl {command} has no option '--{name}'{hint or f'; see: rl {command} --help'}"
 
 

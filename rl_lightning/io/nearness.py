@@ -14,6 +14,8 @@ def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:
     for choice in choices:
         by_lower.setdefault(choice.lower(), choice)
     word = word.lower()
+    if word in by_lower:
+        return [by_lower[word]]
     scores = {name: max(likeness(word, name), _contains(name, word)) for name in by_lower}
     near = sorted((name for name in scores if scores[name]), key=lambda name: (-scores[name], len(name)))
     return [by_lower[name] for name in near[:count]]

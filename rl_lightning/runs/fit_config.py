@@ -6,8 +6,10 @@ import os
 
 import yaml
 
+from rl_lightning.errors import ConfigError
 from rl_lightning.redaction import redact
-from rl_lightning.runs.config.compose import Config
+from rl_lightning.runs.config.aliases import named_classes
+from rl_lightning.runs.config.compose import Config, choose_classes
 from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.engine.fit import check_name_free, given_name, stem_of, train
 from rl_lightning.runs.engine.folder import Ended
@@ -27,10 +29,21 @@ def fit_config(config: Config, request: Request, names: list[str]) -> Ended:
         from rl_lightning.runs.pipeline.fit_pipeline import fit_pipeline
 
         return fit_pipeline(config, request, names)
+    check_whole(config, request, names)
     name = given_name(request, config)
     if name is not None and "LOCAL_RANK" not in os.environ and not is_launched_by_cluster():
         check_name_free(name)
     return train(parse_config(config, request), request, name, stem_of(names, config))
+
+
+def check_whole(config: Config, request: Request, names: list[str]) -> None:
+    """Refuses a fragment that is laid over nothing."""
+    chosen, _ = choose_classes(config, request.overrides)
+    if names and not named_classes(chosen):
+        words = " ".join(f"--config {name}" for name in ["NAME", *names])
+        raise ConfigError(
+            f"{names[-1]} is a fragment, with neither model nor data of its own; lay it over a config: rl fit {words}"
+        )
 
 
 def show_config(config: Config, request: Request, names: list[str], sizes: bool) -> int:
@@ -39,6 +52,7 @@ def show_config(config: Config, request: Request, names: list[str], sizes: bool)
         from rl_lightning.runs.pipeline.fit_pipeline import show_pipeline
 
         return show_pipeline(config, request, names, sizes)
+    check_whole(config, request, names)
     given_name(request, config)
     cli = parse_config(config, request)
     if sizes:

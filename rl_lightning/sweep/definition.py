@@ -18,6 +18,11 @@ KEYS = (
     "name", "base_config", "grid", "space", "trials", "seeds", "parallel_jobs", "metric", "score", "direction",
     "stage", "overrides", "sampler", "pruner", "constraints", "storage", "retries", "launcher",
 )  # fmt: skip
+OTHER_WORDS = {
+    "sweep": "grid", "params": "grid", "hyperparameters": "grid", "parameters": "space", "search_space": "space",
+    "config": "base_config", "base": "base_config", "extends": "base_config", "jobs": "parallel_jobs",
+    "n_trials": "trials", "seed": "seeds", "objective": "metric", "method": "sampler",
+}  # fmt: skip
 ALIASES = {"reward": "eval/return", "return": "eval/return", "loss": "train/loss"}
 SCORES = ("last10", "best", "last")
 SAMPLERS = {"tpe": {"n_startup_trials", "n_ei_candidates", "seed"}, "random": {"seed"}}
@@ -94,9 +99,9 @@ def read_definition(entries: dict[str, Any], name: str) -> SweepDefinition:
     """Checks the YAML of a sweep; `name` is used where it has none."""
     for key in entries:
         if key not in KEYS:
-            raise ConfigError(
-                f"sweep: unknown key '{key}'{did_you_mean(str(key), KEYS) or f' (allowed: {KEYS})'}"
-            )
+            ours = OTHER_WORDS.get(str(key))
+            hint = f"; write {ours}:" if ours else did_you_mean(str(key), KEYS) or f" (allowed: {KEYS})"
+            raise ConfigError(f"sweep: unknown key '{key}'{hint}")
     if ("grid" in entries) == ("space" in entries):
         raise ConfigError("a sweep has either grid: (all points) or space: (drawn by Optuna)")
     points = None

@@ -74,14 +74,18 @@ def check_partners(model: Any, data: Any, example: Callable[[str], str] | None =
     wanted, there = getattr(model, "learns_from", ()), getattr(data, "yields", None)
     if not wanted or there is None or any(issubclass(there, kind) for kind in wanted):
         return
-    right = sorted(
-        {kind.__name__ for kind in subclasses(data_base(data)) if getattr(kind, "yields", None) in wanted}
-    )
+    right = partners_of(model, data_base(data))
     names = " or ".join(kind.__name__ for kind in wanted)
     raise ConfigError(
         f"{model.__name__} learns from {names} ({', '.join(right)}); {data.__name__} yields {there.__name__}."
         + ("" if example is None else example(model.__name__))
     )
+
+
+def partners_of(model: type, base: type) -> list[str]:
+    """The DataModules below `base` whose batches an algorithm learns from."""
+    wanted = getattr(model, "learns_from", ())
+    return sorted({kind.__name__ for kind in subclasses(base) if getattr(kind, "yields", None) in wanted})
 
 
 def data_base(kind: type) -> type:

@@ -44,7 +44,7 @@ CASES = [
         ["--model.network", "MLP", "--model.network.hiden", "[1]"],
         "MLP has no option 'hiden'; did you mean 'hidden_dims'?",
     ),
-    (["--model.network.hidden_dims", "[8]"], "model.network: takes a Network, one of"),
+    (["--model.lr_schedule.end", "0"], "model.lr_schedule: takes a Schedule, one of"),
     (["--data.env", "[5]"], "data.env: expected"),
     (["--run", "3"], "run: expected `key: value` settings, got 3"),
     (["--data.env.idd", "x"], "data.env has no option 'idd'; did you mean 'id'?"),
@@ -111,7 +111,7 @@ def test_missing_parts_and_no_arguments(rl: Rl, workdir: Path) -> None:
     assert rl("fit").code == 2
     Path("empty.yaml").write_text("run: {env_steps: 3}")
     result = rl("fit", "--config", "empty.yaml")
-    assert result.code == 2 and "start from a shipped one" in result.err
+    assert result.code == 2 and "empty.yaml is a fragment" in result.err
 
 
 def test_unknown_command_and_nearest(rl: Rl) -> None:

@@ -127,7 +127,7 @@ def verb_advice(word: str, command: str, flags: Iterable[str]) -> str:
 def takers(ours: str, classes: Mapping[str, str]) -> list[str]:
     """The classes that have our option: of the config where it names them, else all; a flag is everyone's."""
     head, *rest = ours.split(".")
-    start = _start(head, classes)
+    start = start_of(head, classes)
     if start is None or not rest:
         return [] if ours == NONE else [head]
     return [entry.name for entry in catalog.takers(rest, start)]
@@ -139,7 +139,8 @@ def short_flag(name: str) -> str | None:
     return next((row.ours for row in table() if flags.match(row.note)), None)
 
 
-def _start(head: str, classes: Mapping[str, str]) -> list[catalog.Entry] | None:
+def start_of(head: str, classes: Mapping[str, str]) -> list[catalog.Entry] | None:
+    """The classes whose arguments a group holds; None for one that is not ours."""
     groups = {"run": "RunConfig", "log": "LogConfig", "phase": "Phase"}
     if head in groups:
         return [entry for entry in [catalog.find(groups[head])] if entry]

@@ -29,12 +29,14 @@ from rl_lightning.errors import ConfigError, RLError, made_from_config
 from rl_lightning.kernels.malloc import set_malloc_thresholds
 from rl_lightning.loggers.make_loggers import LogConfig
 from rl_lightning.redaction import REDACTED, redact, redacted_keys
+from rl_lightning.runs.config import yaml_io
 from rl_lightning.runs.config.aliases import named_classes
 from rl_lightning.runs.config.catalog import registry
 from rl_lightning.runs.config.compose import Config, check_specs, choose_classes
 from rl_lightning.runs.config.config_errors import explain
+from rl_lightning.runs.config.flags.default_classes import choose_defaults
 from rl_lightning.runs.config.given import makers, marked, take_over
-from rl_lightning.runs.config.partners import check_classes
+from rl_lightning.runs.config.partners import check_classes, check_named
 from rl_lightning.runs.config.places import LATE, check_places, given, made_in
 from rl_lightning.runs.config.swapped import inherit_settings
 
@@ -135,8 +137,9 @@ class RLCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         check_specs(self.base)
+        check_named(self.base)
         text = yaml.safe_dump(self.base, sort_keys=False)
-        words = ([f"--config={text}"] if self.base else []) + arrange(self.flags)
+        words = ([f"--config={text}"] if self.base else []) + arrange(choose_defaults(self.base, self.flags))
         try:
             self.config = parser.parse_args(words)
         except (argparse.ArgumentError, TypeError, ValueError, KeyError) as error:
@@ -314,11 +317,18 @@ def root_cause(error: Exception) -> Exception:
 
 
 def arrange(flags: list[str]) -> list[str]:
-    """Flags that choose a class before those that set its arguments, the outer ones first."""
+    """Flags with whole numbers written out; those that choose a class before its arguments, the outer ones first."""
 
     def rank(flag: str) -> tuple[bool, int]:
         key, _, value = flag[2:].partition("=")
         chooses = key.endswith(".class_path") or value in registry()
         return not chooses, key.count(".") if chooses else 0
 
-    return sorted(flags, key=rank)
+    return sorted(map(_written_out, flags), key=rank)
+
+
+def _written_out(flag: str) -> str:
+    """1e6 as the config files read it; the parser would take it for a float, which no count may be."""
+    key, _, text = flag.partition("=")
+    value = yaml_io.scalar(text) if re.fullmatch(r"[-+]?[\d.]+[eE]\+?\d+", text) else text
+    return f"{key}={value}" if key != "--run.name" else flag

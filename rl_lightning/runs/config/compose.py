@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.nearness import nearest
 from rl_lightning.redaction import keep_reference, redact, secret_name
 from rl_lightning.runs.config import yaml_io
 from rl_lightning.runs.config.aliases import Place, advice, named_classes
@@ -32,6 +33,7 @@ STAGE_KEYS = (
     "resume_mode",
 )
 PIPELINE_KEYS = ("stages", "name", "shared", "cycles")
+SWEEP_KEYS = ("base_config", "grid", "space")  # of a file for another command
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::([^}]*))?\}")
 _MAX_EXTENDS = 16
@@ -72,6 +74,7 @@ def check_keys(config: Config, path: Path | str) -> None:
         if key not in STAGE_KEYS + PIPELINE_KEYS:
             allowed = ("extends", *STAGE_KEYS, "stages")
             hint = advice(str(key), Place(named_classes(config))) or did_you_mean(str(key), allowed)
+            hint = "; this is a sweep: rl sweep --config FILE" if key in SWEEP_KEYS else hint
             hint = hint or f" (allowed: {', '.join(allowed)})"
             raise ConfigError(f"{path}: unknown key '{key}'{hint}")
         kind = (dict, str) if key in ("model", "data") else dict
@@ -111,10 +114,21 @@ def find(name: str, base: Path | None = None) -> Path:
             path = root / f"{stem}.yaml"
             if path.is_file():
                 return path.resolve()
+    hint = _near(name)
     if looks_like_path:
-        raise ConfigError(f"{name}: no such file")
-    hint = did_you_mean(name, shipped())
+        raise ConfigError(f"{name}: no such file{hint}")
     raise ConfigError(f"no config '{name}'{hint or '; see them with: rl list configs'}")
+
+
+def _near(name: str) -> str:
+    """A file beside the one that is meant, or a shipped config, of a similar name."""
+    folder, _, file = name.rpartition("/")
+    beside = Path(folder or ".").expanduser()
+    files = [path.name for path in sorted(beside.glob("*.y*ml"))[:200]] if beside.is_dir() else []
+    near = nearest(file, files, 1)
+    if near:
+        return f"; did you mean '{f'{folder}/' if folder else ''}{near[0]}'?"
+    return did_you_mean(re.sub(r"^(.*/)?configs/|^\./|\.ya?ml$", "", name), shipped())
 
 
 def normalize(config: Config) -> Config:

@@ -241,7 +241,10 @@ def _expected(best: Leaf, leaves: list[Leaf], message: str) -> str:
     value = nested.group(2) if nested else value
     if not types:
         return f"{_at(best)}{best.text}"
-    return f"{_at(best)}expected {' or '.join(dict.fromkeys(types))}, got {value}"
+    flat = "list" in types and re.fullmatch(r"[\w.+-]+(,\s*[\w.+-]+)*", value)
+    hint = f"; write it as a list: '[{value}]'" if flat else ""
+    value = "true, which an option without a value means" if value == "True" else value
+    return f"{_at(best)}expected {' or '.join(dict.fromkeys(types))}, got {value}{hint}"
 
 
 def _at(leaf: Leaf) -> str:

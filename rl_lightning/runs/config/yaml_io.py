@@ -16,7 +16,7 @@ MAX_NODES = 50_000  # after aliases are followed, so that nine lines cannot stan
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader in which 1e-3 is a number, a date is text and a key comes once."""
+    """SafeLoader in which 1e-3 is a number, 1e6 a whole one, a date is text and a key comes once."""
 
 
 _NUMBERS = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -36,6 +36,14 @@ _Loader.add_implicit_resolver(
     ),
     list("-+0123456789."),
 )
+LARGEST_WHOLE = 2**63
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
+    """A float; 1e6 and 2.5e5 are whole numbers, as whoever writes a budget means them."""
+    value = loader.construct_yaml_float(node)
+    whole = "e" in node.value.lower() and abs(value) < LARGEST_WHOLE and value.is_integer()
+    return int(value) if whole else value
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -58,6 +66,7 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     }
 
 
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 

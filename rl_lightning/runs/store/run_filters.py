@@ -22,6 +22,11 @@ SCORES = (
     "return",
     "score",
 )  # all of them mean a run's best evaluation
+OTHER_WORDS = {
+    "environment": "env", "env_id": "env", "task": "env", "algo": "algorithm", "alg": "algorithm", "agent": "algorithm",
+    "steps": "env_step", "env_steps": "env_step", "timesteps": "env_step", "updates": "update", "tag": "tags",
+    "date": "created", "time": "created", "state": "status", "last_10": "last10", "run": "name", "seeds": "seed",
+}  # fmt: skip
 _CONDITION = re.compile(r"\s*([^=!<>~]+?)\s*(==|!=|>=|<=|=|>|<|~)\s*(.*?)\s*", re.DOTALL)
 
 
@@ -50,7 +55,10 @@ def parse_condition(text: str) -> Condition:
     match = _CONDITION.fullmatch(text)
     if not match:
         raise ConfigError(f"--filter takes KEY=VALUE (or != > >= < <= and ~ for 'contains'), not '{text}'")
-    return Condition(*match.groups())
+    condition = Condition(*match.groups())
+    if not condition.value and condition.sign not in ("=", "==", "!="):
+        raise ConfigError(f"--filter '{text.strip()}' compares with nothing; write e.g. '{text.strip()}100'")
+    return condition
 
 
 def keep(runs: Sequence[RunEntry], conditions: Iterable[Condition]) -> list[RunEntry]:
@@ -98,7 +106,17 @@ def check_key(key: str, runs: Sequence[RunEntry], option: str) -> None:
     for run in runs[:50]:
         known |= dict.fromkeys(["name", "status", *SCORES, *run.record])
         known |= dict.fromkeys(run.metrics if "/" in key else run.config if "." in key else ())
-    raise ConfigError(f"{option}: no run knows '{key}'{did_you_mean(key, known)}")
+    raise ConfigError(f"{option}: no run knows '{key}'{_hint(key, known, runs)}")
+
+
+def _hint(key: str, known: Iterable[str], runs: Sequence[RunEntry]) -> str:
+    """Our word for it, a setting that ends with it, or what is spelled nearly the same."""
+    ours = OTHER_WORDS.get(key.casefold())
+    if ours is None:
+        ours = next(
+            (name for run in runs[:50] for name in run.config if name.rpartition(".")[2] == key), None
+        )
+    return f"; it is called '{ours}' here" if ours else did_you_mean(key, known)
 
 
 def _knows(run: RunEntry, key: str) -> bool:

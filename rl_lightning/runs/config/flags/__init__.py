@@ -1,0 +1,1 @@
+"""Flags of a config: what they mean where they say less than a file would."""
