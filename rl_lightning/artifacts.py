@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.io.artifact_place import locate_artifact
 from rl_lightning.io.trust import ALLOWED_IMPORTS
 
 
@@ -36,9 +37,9 @@ class Excerpt(nn.Module):
 
 
 def load_exported(path: str | Path, name: str) -> nn.Module:
-    """The module called `name` of an artifact, or of a checkpoint, in eval mode, its weights frozen."""
-    place = Path(path).expanduser()
-    offered, weights = _checkpoint(place) or _artifact(place)
+    """The module called `name` of an artifact, a run or a checkpoint, in eval mode, its weights frozen."""
+    place = locate_artifact(path, name).path
+    offered, weights = _checkpoint(place) if place.is_file() else _artifact(place)
     if name not in offered:
         there = ", ".join(offered) or "nothing that another stage can use"
         raise ConfigError(f"{place} exports {there}; a {name} is needed here")
@@ -46,7 +47,7 @@ def load_exported(path: str | Path, name: str) -> nn.Module:
         described = Exported(**offered[name])
         module_class = find_class(described.class_path, str(place))
         if not issubclass(module_class, nn.Module):
-            raise ResumeError(f"{place}: {described.class_path}is not a module")
+            raise ResumeError(f"{place}: {described.class_path} is not a module")
         model = module_class(**described.init_args)
     except (TypeError, ImportError) as error:
         raise ResumeError(f"{place}: its {name} cannot be made again ({error})") from None
@@ -62,11 +63,10 @@ def load_exported(path: str | Path, name: str) -> nn.Module:
 def exported_config(path: str | Path, group: str) -> dict[str, Any]:
     """What the stage that left an artifact was told of its `model` or `data`; nothing where the artifact does not
     say."""
-    folder = _folder(Path(path).expanduser())
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config = yaml.safe_load(locate_artifact(path).config.read_text())
         return dict(config[group]["init_args"])
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+    except (ResumeError, OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
         return {}
 
 
@@ -79,12 +79,7 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _folder(place: Path) -> Path:
-    return place / "artifact" if (place / "artifact" / "artifact.json").is_file() else place
-
-
-def _artifact(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    folder = _folder(place)
+def _artifact(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         about = json.loads((folder / "artifact.json").read_text())
         with (folder / "weights.safetensors").open("rb") as file:
@@ -98,11 +93,7 @@ def _artifact(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ResumeError(f"{folder}: no artifact of a stage ({error})") from None
 
 
-def _checkpoint(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
-    """Of a file or a folder of a run's checkpoints; None if the place is neither."""
-    file = place / "model.ckpt" if (place / "model.ckpt").is_file() else place
-    if file.suffix != ".ckpt" or not file.is_file():
-        return None
+def _checkpoint(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
         return state.get("exports") or {}, state["state_dict"]

@@ -197,7 +197,7 @@ def fit(
         if seeds is not None:
             if seed is not None or not seeds:
                 raise ConfigError("give seed= or seeds=, and of seeds= at least one")
-            title = given_name(request, composed) or composed.get("name")
+            title = given_name(request, composed)
             return _fit_seeds(composed, request, names, list(seeds), title, stem_of(names, composed))
         return fit_one(composed, request, names)
 

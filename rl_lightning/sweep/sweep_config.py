@@ -14,6 +14,7 @@ from rl_lightning.redaction import redact, redacted_keys
 from rl_lightning.runs.config import yaml_io
 from rl_lightning.runs.config.compose import Config, compose, fill_variables, find, inline, merge, normalize
 from rl_lightning.runs.config.keys import full_key
+from rl_lightning.runs.pipeline.reach import takes
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.names import check_run_name, slug
 from rl_lightning.sweep.definition import SweepDefinition, read_definition
@@ -158,7 +159,12 @@ def _pipeline(config: Config, values: dict[str, Any]) -> Config:
     for key, value in values.items():
         words = key.split(".")
         if words[0] != "stages":
-            chosen, dotted = list(stages.values()), key
+            chosen, dotted = (
+                [stage for stage in stages.values() if takes(stage.get("config") or {}, key)],
+                key,
+            )
+            if not chosen:
+                raise ConfigError(f"'{key}': none of the stages {', '.join(stages)} has it")
         elif words[1] in stages:
             chosen, dotted = [stages[words[1]]], ".".join(words[2:])
         else:

@@ -70,7 +70,7 @@ def config(tmp_path, monkeypatch):
         {"name": "value", "config": value, "inputs": {"model.init_args.policy_from": "clone"}},
     ]
     path = tmp_path / "both.yaml"
-    path.write_text(yaml.safe_dump({"name": "both", "stages": stages}))
+    path.write_text(yaml.safe_dump({"run": {"name": "both"}, "stages": stages}))
     return path
 
 

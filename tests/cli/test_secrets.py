@@ -98,7 +98,9 @@ def test_a_variable_is_written_as_it_was(rl: Rl, login: Path, monkeypatch: pytes
 
 def test_a_pipeline_keeps_it_out_too(rl: Rl, login: Path) -> None:
     stage = yaml.safe_load((login / "login.yaml").read_text())
-    (login / "p.yaml").write_text(yaml.safe_dump({"stages": [{"name": "one", "config": stage}], "name": "p"}))
+    (login / "p.yaml").write_text(
+        yaml.safe_dump({"stages": [{"name": "one", "config": stage}], "run": {"name": "p"}})
+    )
     flag = ["--data.env.kwargs.api_key", SECRET]
     assert rl("fit", "--config", "./p.yaml", *IMPORT, *flag).code == 0
     assert holders(login / "lightning_logs") == [] == holders(login / "checkpoints")

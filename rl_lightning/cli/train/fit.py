@@ -48,7 +48,7 @@ def fit(words: list[str]) -> int:
     if parsed.get("seeds"):
         from rl_lightning.runs.engine.group import run_group
 
-        name = given_name(request, config) or (str(config["name"]) if "name" in config else None)
+        name = given_name(request, config)
         seeds, jobs = seed_list(parsed.get("seeds") or ""), parsed.integer("jobs", 1)
         return run_group(normalize(words), name, stem_of(names, config), seeds, jobs)
     return fit_config(config, request, names).code

@@ -11,24 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError, DataError, ResumeError
+from rl_lightning.io.artifact_place import FRAMES, locate_artifact
 from rl_lightning.replay.frames.frame_log import COLUMNS, FrameLog
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import EnvSpec
 
-FRAMES = "frames.json"
-
 
 def read_frames_meta(artifact: str | Path) -> dict[str, Any]:
     """What an artifact says of its frames: the env's spec, and one entry per collection."""
-    folder = Path(artifact).expanduser()
-    folder = folder / "artifact" if (folder / "artifact" / FRAMES).is_file() else folder
+    folder = locate_artifact(artifact, "frames").path
     try:
         about = json.loads((folder / FRAMES).read_text())
         assert isinstance(about["parts"], list) and isinstance(about["spec"], list)
-    except FileNotFoundError:
-        raise DataError(
-            f"{folder}: holds no frames; give the artifact of a stage that collects (with artifact: last)"
-        ) from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{folder}: holds no frames; give a finished run or stage that collects") from None
     except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
         raise ResumeError(f"{folder / FRAMES}: cannot be read ({error})") from None
     return {**about, "folder": folder}

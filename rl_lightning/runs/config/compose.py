@@ -32,7 +32,7 @@ STAGE_KEYS = (
     "ckpt_path",
     "resume_mode",
 )
-PIPELINE_KEYS = ("stages", "name", "shared", "cycles")
+PIPELINE_KEYS = ("stages", "name", "shared", "cycles", "overlay")
 SWEEP_KEYS = ("base_config", "grid", "space")  # of a file for another command
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::([^}]*))?\}")
@@ -42,10 +42,19 @@ _SPEC = ("class_path", "init_args")
 
 
 def compose(names: Iterable[str]) -> Config:
-    """Several configs laid over each other, left to right, each with what it extends below it."""
+    """Several configs laid over each other, left to right, each with what it extends below it.
+
+    What is laid over a pipeline waits under `overlay`: its plan knows which stages have such keys.
+    """
     result: Config = {}
     for name in names:
-        result = merge(result, load(name))
+        layer = load(name)
+        if "stages" in result and "stages" not in layer:
+            layer = {
+                "overlay": {key: value for key, value in layer.items() if key in STAGE_KEYS},
+                **{key: value for key, value in layer.items() if key in PIPELINE_KEYS},
+            }
+        result = merge(result, layer)
     return fill_variables(result)
 
 

@@ -14,15 +14,35 @@ if TYPE_CHECKING:
 
 def parse_config(config: Config, request: Request) -> RLCLI:
     """The strict parse; from here on torch is loaded."""
-    from rl_lightning.runs.config.build import RLCLI, allow_imports
+    from rl_lightning.runs.config.build import RLCLI
 
-    allow_imports(request.imports)
+    import_packages(request)
     cli = RLCLI(config, request.overrides, request.given)
+    check_budget(cli)
     if request.small:
         from rl_lightning.runs.config.debug_caps import apply_debug_caps
 
         apply_debug_caps(cli.config, request.overrides)
     return cli
+
+
+def import_packages(request: Request) -> None:
+    """Makes the parser strict, and imports what the user named."""
+    from rl_lightning.runs.config.build import allow_imports
+
+    allow_imports(request.imports)
+
+
+def check_budget(cli: RLCLI) -> None:
+    """Env steps are no budget where none are taken."""
+    from rl_lightning.runs.config.swapped import known
+
+    data = known(cli.config.data.class_path)
+    if cli.config.run.env_steps is not None and getattr(data, "clock_name", "") == "update":
+        assert data is not None
+        raise ConfigError(
+            f"run.env_steps: {data.__name__} takes no env steps, its budget is in updates: --updates N"
+        )
 
 
 def check_imports(record: dict[str, Any], request: Request) -> None:

@@ -67,7 +67,7 @@ def made_in(folder: Path, trainer: Mapping[str, Any], flags: list[str]) -> dict[
     for name, kind in LATE.items():
         parser.add_argument(f"--{name}", type=kind, default=None)
     placed = {name: _placed(trainer.get(name), folder, flags) for name in LATE}
-    return dict(parser.instantiate_classes(Namespace(**placed)).items())
+    return dict(parser.instantiate(Namespace(**placed)).items())
 
 
 def _placed(value: Any, folder: Path, flags: list[str]) -> Any:

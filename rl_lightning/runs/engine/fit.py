@@ -36,6 +36,7 @@ def train(
     """Builds, trains and closes the run's record, whatever happens."""
     from rl_lightning.runs.config.places import check_places
     from rl_lightning.runs.engine.fit_session import FitSession
+    from rl_lightning.runs.pipeline.stage_artifact import leave_artifact
 
     check_places(cli.config.trainer, cli.flags)
     saved = cli.plain()
@@ -63,10 +64,19 @@ def train(
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())  # ranks that Lightning starts join this run
     try:
         with run_lock(run) if is_new else nullcontext():
-            return Ended(training.fit(), run)
+            code = training.fit()
+            if code == 0 and is_first() and hands_on_frames(cli):
+                leave_artifact(run, saved)
+            return Ended(code, run)
     except BaseException:
         forget(run, fresh)
         raise
+
+
+def hands_on_frames(cli: RLCLI) -> bool:
+    from rl_lightning.datamodules.frame_data import FrameCollectionData
+
+    return isinstance(cli.datamodule, FrameCollectionData)
 
 
 def has_end(cli: RLCLI) -> bool:
@@ -101,7 +111,10 @@ def check_name_free(name: str) -> None:
 
 
 def stem_of(names: list[str], config: Config) -> str:
-    """What a fresh name is made of: the first config (a run's own gives the run's stem), or the algorithm."""
+    """What a fresh name is made of: a pipeline's own name, the first config (a run's own gives the run's stem), or the
+    algorithm."""
+    if "stages" in config and config.get("name"):
+        return check_run_name(str(config["name"]))
     if not names:
         return slug(str((config.get("model") or {}).get("class_path", "run")).rpartition(".")[2].lower())
     path = Path(names[0])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, verify
 from rl_lightning.errors import ResumeError
+from rl_lightning.io.artifact_place import locate_artifact, logs_root
 from rl_lightning.runs.store.run_folder import Run, resolve
 
 MODES = ("exact", "warm_start", "warm_start_optimizer")
@@ -41,16 +42,15 @@ def start_from(source: str | None, mode: str, reset_lr: bool = False) -> RunStar
     """The start that `ckpt_path` and `resume_mode` ask for. A path, or the name of a run."""
     if source is None:
         return RunStart()
-    path = Path(source).expanduser()
-    if not path.exists():
-        path = resolve(source).folder
     if mode == "exact":
-        return RunStart(_generation(path), reset_lr=reset_lr)
-    state = _state(path, mode)
-    optimizers = state.get("optimizer_states") if mode == "warm_start_optimizer" else None
-    if mode == "warm_start_optimizer" and optimizers is None:
-        raise ResumeError(f"{path} holds weights but no optimizers; use --resume_mode warm_start")
-    return RunStart(weights=state["state_dict"], optimizers=optimizers)
+        path = Path(source).expanduser()
+        return RunStart(_generation(path if path.exists() else resolve(source).folder), reset_lr=reset_lr)
+    if mode == "warm_start":
+        return RunStart(weights=_weights(locate_artifact(source).path))
+    state = _state_with_optimizers(source)
+    if state.get("optimizer_states") is None:
+        raise ResumeError(f"{source} holds weights but no optimizers; use --resume_mode warm_start")
+    return RunStart(weights=state["state_dict"], optimizers=state["optimizer_states"])
 
 
 def _generation(path: Path) -> Path:
@@ -65,25 +65,33 @@ def _generation(path: Path) -> Path:
     return folder
 
 
-def _state(path: Path, mode: str) -> dict[str, Any]:
-    """Weights (and more) of an artifact, a checkpoint file, a generation, or a run."""
-    if (path / "artifact.json").is_file():
+def _weights(place: Path) -> dict[str, Any]:
+    """Those of an artifact's folder or of a checkpoint's file."""
+    if place.is_dir():
         from rl_lightning.runs.pipeline.stage_artifact import read_artifact
 
-        stage = path.resolve().parent
-        if mode == "warm_start_optimizer" and (stage / "checkpoints").is_dir():
-            return dict(read_file(newest(Run(stage)) / "model.ckpt"))
-        return {"state_dict": read_artifact(path)[0]}
-    if (path / "meta.json").is_file():
-        verify(path, replay=False)
-        path = path / "model.ckpt"
-    elif path.is_dir():
-        run = Run(path)
-        path = newest(run) / "model.ckpt" if mode == "warm_start_optimizer" else run.checkpoint("best")
-    state = read_file(path)
+        return dict(read_artifact(place)[0])
+    return dict(_checkpoint(place)["state_dict"])
+
+
+def _checkpoint(file: Path) -> dict[str, Any]:
+    if (file.parent / "meta.json").is_file():
+        verify(file.parent, replay=False)
+    state = read_file(file)
     if not isinstance(state, dict) or not isinstance(state.get("state_dict"), dict):
-        raise ResumeError(f"{path}: holds no weights of a model")
+        raise ResumeError(f"{file}: holds no weights of a model")
     return state
+
+
+def _state_with_optimizers(source: str) -> dict[str, Any]:
+    """Of a run, its newest checkpoint: the best one is of weights alone, and so is an artifact."""
+    path = Path(source).expanduser()
+    path = path if path.exists() else logs_root() / source
+    stage = path.resolve().parent if (path / "artifact.json").is_file() else path
+    if (stage / "checkpoints").is_dir():
+        return _checkpoint(newest(Run(stage)) / "model.ckpt")
+    place = locate_artifact(source).path
+    return _checkpoint(place) if place.is_file() else {}
 
 
 def load_weights(model: Any, weights: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ import yaml
 
 from rl_lightning import distributed
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.artifact_place import locate_artifact
 from rl_lightning.redaction import redact, redact_words
 from rl_lightning.runs.config.compose import Config, find, inline
-from rl_lightning.runs.config.parsing import parse_config
-from rl_lightning.runs.engine.fit import stem_of
+from rl_lightning.runs.config.parsing import import_packages, parse_config
+from rl_lightning.runs.engine.fit import given_name, stem_of
 from rl_lightning.runs.engine.folder import (
     Ended,
     _check_not_running_here,
@@ -29,31 +31,32 @@ from rl_lightning.runs.engine.folder import (
 from rl_lightning.runs.engine.init_distributed import init_distributed, run_lock
 from rl_lightning.runs.engine.stage_objects import Objects, by_stage, check_all_again, marks
 from rl_lightning.runs.pipeline.plan import Job, make_plan, select_jobs, set_key
+from rl_lightning.runs.pipeline.reach import check_reach, dotted_keys, flags_of, key_of, name_of
 from rl_lightning.runs.pipeline.run_stages import Pipeline
 from rl_lightning.runs.recording.missing import record_missing_data
 from rl_lightning.runs.request import Request
-from rl_lightning.runs.store.names import check_run_name
-from rl_lightning.runs.store.run_folder import Run, artifacts_dir, claim, logs_root
+from rl_lightning.runs.store.run_folder import Run, artifacts_dir, claim, last_number, logs_root
 
 if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
 
 
 def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
+    import_packages(request)
     pipeline, flags = override(inline(config, find(names[0]).parent), request)
+    name, stem = given_name(request, {"run": {"name": name_of(config)}}), stem_of(names, config)
     jobs = make_plan(pipeline, check_stage_config)
     select_jobs(jobs, request.begin, request.only)  # before a folder is claimed for nothing
+    check_begun(request, name, stem)
     objects = by_stage(request.given, jobs)
+    note_reach(jobs, pipeline, flags)
     check_stages(jobs, request, flags, objects)
-    asked_names = [flag.partition("=")[2] for flag in request.overrides if flag.startswith("--run.name=")]
-    name = asked_names[-1] if asked_names else config.get("name")
     init_distributed()
-    stem = stem_of(names, config)
 
     def claimed() -> str:
-        return str(open_run(check_run_name(str(name)) if name else None, stem, pipeline, request).folder)
+        return str(open_run(name, stem, pipeline, request).folder)
 
-    fresh = is_first() and not (name and (logs_root() / str(name)).exists())
+    fresh = is_first() and not (name and (logs_root() / name).exists())
     run = join() or Run(Path(distributed.on_rank_zero(claimed)))
     try:
         with run_lock(run):
@@ -63,25 +66,50 @@ def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
         raise
 
 
+def check_begun(request: Request, name: str | None, stem: str) -> None:
+    """`--from` does stages of a run again: of which one, where no name says so?"""
+    if request.begin is not None and not (name and (logs_root() / name).is_dir()):
+        newest = name or f"{stem}-{max(1, last_number(logs_root(), stem))}"
+        raise ConfigError(
+            f"--from {request.begin}: does stages of a pipeline's run again; type: "
+            f"rl resume {newest} --from {request.begin}"
+        )
+
+
 def show_pipeline(config: Config, request: Request, names: list[str], sizes: bool) -> int:
     """Every stage, resolved; with `sizes` as shapes and bytes."""
+    import_packages(request)
     pipeline, flags = override(inline(config, find(names[0]).parent), request)
-    return show(make_plan(pipeline, check_stage_config), request, flags, sizes)
+    jobs = make_plan(pipeline, check_stage_config)
+    note_reach(jobs, pipeline, flags)
+    return show(jobs, request, flags, sizes)
 
 
 def resume_pipeline(run: Run, config: Config, request: Request) -> int:
+    import_packages(request)
     pipeline, new_flags = override(config, request)
     first_flags: dict[str, list[str]] = run.read().get("flags") or {}
     flags = {
         key: [*first_flags.get(key, []), *new_flags.get(key, [])] for key in {"", *first_flags, *new_flags}
     }
     jobs = make_plan(pipeline, check_stage_config)
+    select_jobs(jobs, request.begin, request.only)
+    note_reach(jobs, pipeline, new_flags)
     record = run.read()
     check_all_again(record.get("given") or [], request.given)
     objects = by_stage(request.given, jobs)
     request = replace(request, small=bool(record.get("debug", False)))
     check_stages(jobs, request, flags, objects)
     return run_jobs(run, jobs, request, flags, objects)
+
+
+def note_reach(jobs: list[Job], pipeline: Config, flags: dict[str, list[str]]) -> None:
+    """Refuses what is for all stages and no stage has; says of what only some have which ones they are."""
+    configs = {job.stage: job.config for job in jobs}
+    laid_over = dotted_keys(pipeline.get("overlay") or {})
+    for line in check_reach(configs, [*laid_over, *map(key_of, flags[""])]):
+        if is_first():
+            print(f"note: {line}", file=sys.stderr)
 
 
 def check_stage_config(name: str) -> Config:
@@ -105,8 +133,8 @@ def override(config: Config, request: Request) -> tuple[Config, dict[str, list[s
             )
         stage, dotted = stages[rest[0]], ".".join(rest[1:])
         if rest[1] == "inputs":
-            stage["inputs"] = {**(stage.get("inputs") or {}), ".".join(rest[2:]): value}
-        elif rest[1] in ("artifact", "once", "warm_start"):
+            stage["inputs"] = {**(stage.get("inputs") or {}), ".".join(rest[2:]): yaml.safe_load(value)}
+        elif rest[1] in ("artifact", "once", "warm_start", "skip"):
             set_key(stage, dotted, yaml.safe_load(value))
         else:
             flags.setdefault(rest[0], []).append(f"--{dotted}={value}")
@@ -142,6 +170,9 @@ def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]],
     from rl_lightning.envs.registry import find_suite
     from rl_lightning.runs.config.places import check_places
 
+    keys = {job.key for job in jobs}
+    for source in {source for job in jobs for source in job.inputs.values()} - keys:
+        locate_artifact(source)
     for _, cli in parsed_stages(jobs, request, flags, objects):
         cli.refuse_redacted()
         check_places(cli.config.trainer, cli.flags)
@@ -151,12 +182,17 @@ def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]],
 
 
 def stage_request(request: Request, job: Job, flags: dict[str, list[str]], objects: Objects) -> Request:
-    own = [*flags[""], *flags.get(job.stage, [])]
-    return replace(request, overrides=own, given=objects.get(job.stage, {}))
+    return replace(request, overrides=own_flags(job, flags), given=objects.get(job.stage, {}))
+
+
+def own_flags(job: Job, flags: dict[str, list[str]]) -> list[str]:
+    """Those for all that the stage has, then its own."""
+    return [*flags_of(job.config, flags[""]), *flags.get(job.stage, [])]
 
 
 def open_run(name: str | None, stem: str, pipeline: Config, request: Request) -> Run:
-    """A claimed folder with the whole pipeline in its config.yaml. A run of this name is resumed if nothing differs."""
+    """A claimed folder with the whole pipeline in its config.yaml; a run of the given name is resumed if nothing
+    differs."""
     if name is not None and (logs_root() / name / "pipeline.json").is_file():
         _check_not_running_here(Run(logs_root() / name), Run(logs_root() / name).read())
         return Run(logs_root() / name)  # started again: what is done is skipped, what has changed is told of
@@ -175,7 +211,7 @@ def run_jobs(
 ) -> int:
     os.environ["RL_RUN_DIR"] = str(run.folder.resolve())
     for job in jobs:
-        job.flags = [*flags[""], *flags.get(job.stage, []), *marks(objects[job.stage])]
+        job.flags = [*own_flags(job, flags), *marks(objects[job.stage])]
 
     def fit(job: Job, folder: Path, config: Config, before: Path | None, title: str) -> int:
         return fit_stage(Run(folder), config, stage_request(request, job, flags, objects), before, title)

@@ -6,18 +6,21 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.redaction import REDACTED, redact, redact_words
 from rl_lightning.runs.config.keys import full_key
+from rl_lightning.runs.pipeline.reach import BUDGETS, check_reach, dotted_keys, lay, own_layer
 from rl_lightning.runs.store.names import did_you_mean
+from rl_lightning.runs.store.run_folder import logs_root
 
 Config = dict[str, Any]
-STAGE_KEYS = ("name", "config", "inputs", "once", "warm_start", "budget_by_cycle", "artifact", "overrides")
-BUDGETS = ("env_steps", "updates")
+STAGE_KEYS = (
+    "name", "config", "inputs", "once", "warm_start", "budget_by_cycle", "artifact", "overrides", "skip",
+)  # fmt: skip
 
 
 @dataclass
@@ -77,12 +80,15 @@ class Job:
 
 def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:
     """All jobs of a pipeline in order. `load` resolves the name of a stage's config."""
-    stages = _check_stages(pipeline)
+    stages = [stage for stage in _check_stages(pipeline) if not stage.get("skip")]
+    if not stages:
+        raise ConfigError("stages: all of them are skipped")
+    skipped = [stage["name"] for stage in pipeline["stages"] if stage.get("skip")]
     cycles = pipeline.get("cycles", 1)
     if not isinstance(cycles, int) or cycles < 1:
         raise ConfigError(f"cycles is {cycles!r}; it must be a positive number")
-    shared = pipeline.get("shared") or {}
-    configs = {s["name"]: _stage_config(s, shared, load) for s in stages}
+    configs = {s["name"]: _stage_config(s, pipeline, load) for s in stages}
+    check_reach(configs, [*dotted_keys(own_layer(pipeline)), *dotted_keys(pipeline.get("overlay") or {})])
     jobs: list[Job] = []
     newest: dict[str, str] = {}  # stage -> key of its newest job
     for cycle in range(1, cycles + 1):
@@ -93,7 +99,7 @@ def make_plan(pipeline: Config, load: Callable[[str], Config]) -> list[Job]:
             numbered = cycles > 1 and not stage.get("once")
             key = f"{name}-{cycle}" if numbered else name
             sources = {
-                ".".join(full_key(configs[name], dotted)): _source(stage, dotted, source, newest)
+                ".".join(full_key(configs[name], dotted)): _source(stage, dotted, source, newest, skipped)
                 for dotted, source in _inputs(stage).items()
             }
             inputs = {dotted: source for dotted, source in sources.items() if source is not None}
@@ -145,8 +151,10 @@ def _inputs(stage: Config) -> dict[str, Any]:
     return inputs
 
 
-def _source(stage: Config, dotted: str, source: Any, newest: dict[str, str]) -> str | None:
-    """The key of the job whose artifact is taken, or the path as it is.
+def _source(
+    stage: Config, dotted: str, source: Any, newest: dict[str, str], skipped: Sequence[str] = ()
+) -> str | None:
+    """The key of the job whose artifact is taken, or the path or run as it is; null takes an input away.
 
     Of a list, the first stage that has an artifact by then: `[collect, explore]` is the collection of the cycle before,
     and in the first cycle what was explored; `[policy, null]` is nothing in the first cycle.
@@ -156,21 +164,31 @@ def _source(stage: Config, dotted: str, source: Any, newest: dict[str, str]) -> 
         if there:
             return None if there[0] is None else newest[there[0]]
         source = source[0] if source else None
+    if source is None:
+        return None
     if source in newest:
         return newest[source]
-    if "/" in str(source) or "." in str(source):
+    if source in skipped:
+        raise ConfigError(
+            f"stage {stage['name']} takes {dotted} from '{source}', which is skipped; give another with: "
+            f"--stages.{stage['name']}.inputs.{dotted} RUN (null for none)"
+        )
+    if "/" in str(source) or "." in str(source) or (logs_root() / str(source)).is_dir():
         return str(source)
     hint = did_you_mean(str(source), newest, 1)
     raise ConfigError(
-        f"stage {stage['name']} has '{source}' as input {dotted}, and no stage before it has that name{hint}"
+        f"stage {stage['name']} has '{source}' as input {dotted}, and no stage before it has that name, nor a run"
+        f"{hint}"
     )
 
 
-def _stage_config(stage: Config, shared: Config, load: Callable[[str], Config]) -> Config:
+def _stage_config(stage: Config, pipeline: Config, load: Callable[[str], Config]) -> Config:
+    """A stage's config, then the pipeline's own keys, what is shared, the stage's overrides, what is laid over all."""
     config = load(stage["config"]) if isinstance(stage["config"], str) else copy.deepcopy(stage["config"])
-    for dotted, value in {**shared, **(stage.get("overrides") or {})}.items():
+    config = lay(config, own_layer(pipeline))
+    for dotted, value in {**(pipeline.get("shared") or {}), **(stage.get("overrides") or {})}.items():
         set_key(config, dotted, value)
-    return config
+    return lay(config, pipeline.get("overlay") or {})
 
 
 def _with_budget(config: Config, factors: dict[Any, Any], cycle: int, name: str) -> Config:

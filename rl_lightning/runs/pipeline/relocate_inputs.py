@@ -6,9 +6,9 @@ import copy
 from pathlib import Path
 
 from rl_lightning.errors import ResumeError
+from rl_lightning.io.artifact_place import ArtifactPlace
 from rl_lightning.runs.pipeline.ledger import Ledger
 from rl_lightning.runs.pipeline.plan import Config, set_key
-from rl_lightning.runs.pipeline.stage_artifact import read_artifact
 
 
 def relocate_inputs(config: Config, stage: Path) -> Config:
@@ -37,7 +37,6 @@ def _value(config: object, dotted: str) -> object:
 
 def _is(artifact: Path, digest: str) -> bool:
     try:
-        about = read_artifact(artifact)[2]
-        return bool(about.get("digest", about["sha256"]) == digest)
+        return ArtifactPlace(artifact, artifact).digest == digest
     except ResumeError:
         return False

@@ -11,6 +11,7 @@ from typing import Any
 
 from rl_lightning import distributed
 from rl_lightning.errors import ConfigError, RLError, StageError
+from rl_lightning.io.artifact_place import ArtifactPlace, locate_artifact
 from rl_lightning.runs.pipeline.ledger import Ledger
 from rl_lightning.runs.pipeline.plan import Job, select_jobs, set_key
 from rl_lightning.runs.pipeline.stage_artifact import link_artifact, read_artifact, write_artifact
@@ -121,11 +122,15 @@ class Pipeline:
 
     def _artifact(self, source: str) -> Path:
         inside = self.folder / source / "artifact"
-        return inside if any(source == job.key for job in self.jobs) else Path(source).expanduser().resolve()
+        if any(source == job.key for job in self.jobs):
+            return inside
+        return locate_artifact(source).path.resolve()
 
     def _artifact_hash(self, source: str) -> str:
-        about = read_artifact(self._artifact(source))[2]
-        return str(about.get("digest", about["sha256"]))
+        place = self._artifact(source)
+        if not place.is_file():
+            read_artifact(place)  # whole, or refused
+        return ArtifactPlace(place, place).digest
 
     def _run_job(self, job: Job, title: str) -> int:
         folder = self.folder / job.key

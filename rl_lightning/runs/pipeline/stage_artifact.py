@@ -12,11 +12,12 @@ import yaml
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rl_lightning.checkpoints.checkpoint_store import checksum, read_file
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, checksum, read_file
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.atomic import sync_folder, write_json
 from rl_lightning.redaction import redact
 from rl_lightning.replay.frames.frame_artifacts import write_frames
+from rl_lightning.runs.store.run_folder import Run, digest
 
 WEIGHTS, ABOUT, CONFIG = "weights.safetensors", "artifact.json", "config.yaml"
 
@@ -31,19 +32,34 @@ def write_artifact(folder: Path, checkpoint: Path, config: dict[str, Any], about
     state: dict[str, Tensor] = saved["state_dict"]
     save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, temporary / WEIGHTS)
     (temporary / CONFIG).write_text(yaml.safe_dump(redact(config), sort_keys=False))
-    digest = checksum(temporary / WEIGHTS)
-    described = {"checkpoint": checkpoint.name, "sha256": digest, "exports": saved.get("exports") or {}}
-    frames = write_frames(temporary, checkpoint.parent, _data_states(checkpoint.parent))
+    whole = checksum(temporary / WEIGHTS)
+    described = {"checkpoint": checkpoint.name, "sha256": whole, "exports": saved.get("exports") or {}}
+    frames = hand_on_frames(temporary, checkpoint)
     if frames is not None:
-        digest = hashlib.sha256(f"{digest}{frames}".encode()).hexdigest()
-    write_json(temporary / ABOUT, {**about, **described, "digest": digest})
+        whole = hashlib.sha256(f"{whole}{frames}".encode()).hexdigest()
+    write_json(temporary / ABOUT, {**about, **described, "digest": whole})
     sync_folder(temporary)
     if final.exists():
         for stale in final.iterdir():
             stale.unlink()
         final.rmdir()
     os.replace(temporary, final)
-    return digest
+    return whole
+
+
+def hand_on_frames(target: Path, checkpoint: Path) -> str | None:
+    """Every frame that was collected, whichever checkpoint has the best weights; a hash of them, if there are any."""
+    generation = checkpoint.parent
+    if not (generation / "meta.json").is_file():  # weights alone
+        saved = CheckpointStore(generation).checkpoints()
+        generation = saved[-1] if saved else generation
+    return write_frames(target, generation, _data_states(generation))
+
+
+def leave_artifact(run: Run, config: dict[str, Any]) -> None:
+    """Of a finished run that is no stage: frames lie in no checkpoint's file, and a later stage shall take them."""
+    about = {"stage": run.name, "cycle": 1, "run": run.name, "config": digest(config)}
+    write_artifact(run.folder, run.checkpoint("best"), config, about)
 
 
 def _data_states(generation: Path) -> list[dict[str, Any]]:
@@ -66,11 +82,11 @@ def read_artifact(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any], 
     return load_file(weights), config, about
 
 
-def link_artifact(artifact: Path, shelf: Path, name: str, digest: str) -> None:
+def link_artifact(artifact: Path, shelf: Path, name: str, whole: str) -> None:
     """Links an artifact on the shelf under its name and hash; the link is relative, and never overwrites another's."""
     try:
         shelf.mkdir(parents=True, exist_ok=True)
-        link = shelf / f"{name}-{digest[:12]}"
+        link = shelf / f"{name}-{whole[:12]}"
         if link.is_symlink():
             link.unlink()
         if not link.exists():

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ResumeError
+from rl_lightning.io.artifact_place import find_artifact
 
 
 def artifacts_of(config: Any, key: str = "", kind: str = "digest") -> dict[str, str]:
@@ -24,20 +23,30 @@ def artifacts_of(config: Any, key: str = "", kind: str = "digest") -> dict[str, 
     elif isinstance(config, list):
         for place, value in enumerate(config):
             digests |= artifacts_of(value, f"{key}.{place}", kind)
-    elif isinstance(config, str) and "/" in config and len(config) < 4096 and "\0" not in config:
-        digest = _digest(Path(config).expanduser(), kind)
+    elif isinstance(config, str) and _may_name(config, key):
+        digest = _digest(config, key, kind)
         digests = {key: digest} if digest else {}
     return digests
 
 
-def _digest(place: Path, kind: str) -> str:
-    for folder in (place, place / "artifact"):
-        try:
-            about = json.loads((folder / "artifact.json").read_text(encoding="utf-8"))
-            return str(about[kind] if kind in about else about["sha256"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return ""
+def _may_name(text: str, key: str) -> bool:
+    """Whether a value can be a path, or the name of a run: that of an env or a class is neither."""
+    if not 0 < len(text) < 4096 or "\0" in text:
+        return False
+    words = key.split(".")
+    return "/" in text or (words[0] in ("model", "data") and not {"env", "class_path"} & set(words))
+
+
+def _digest(name: str, key: str, kind: str) -> str:
+    try:
+        place = find_artifact(name)
+        if place is None or (
+            place.path.is_file() and key == "ckpt_path"
+        ):  # a run goes on after others began with it
+            return ""
+        return place.weights_digest if kind == "sha256" else place.digest
+    except (OSError, ResumeError):
+        return ""
 
 
 def check_artifacts(recorded: Any, config: dict[str, Any], name: str) -> None:

@@ -11,15 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.io.artifact_place import logs_root as logs_root
 from rl_lightning.io.atomic import write_json
 from rl_lightning.runs.store.names import check_run_name, did_you_mean
 
 RECORD = "run.json"
-
-
-def logs_root() -> Path:
-    """Where runs live: RL_LOGS, or lightning_logs below the current folder."""
-    return Path(os.environ.get("RL_LOGS") or "lightning_logs")
 
 
 class Run:
@@ -106,7 +102,7 @@ def claim(name: str | None, stem: str) -> Run:
                     "or choose another --name, or leave it out for a fresh one"
                 ) from None
             return Run(folder)
-        number = _last_number(root, stem) + 1
+        number = last_number(root, stem) + 1
         while True:
             try:
                 (root / check_run_name(f"{stem}-{number}")).mkdir()
@@ -119,10 +115,10 @@ def claim(name: str | None, stem: str) -> Run:
 
 def fresh_name(stem: str) -> str:
     """A name no run and no group of seeds uses yet; claiming it is up to the caller."""
-    return f"{stem}-{_last_number(logs_root(), stem) + 1}"
+    return f"{stem}-{last_number(logs_root(), stem) + 1}"
 
 
-def _last_number(root: Path, stem: str) -> int:
+def last_number(root: Path, stem: str) -> int:
     pattern = re.compile(re.escape(stem) + r"-(\d{1,9})(?:-s\d+)?")
     if not root.is_dir():
         return 0

@@ -19,7 +19,7 @@ REPLAY: dict[str, Any] = {"name": "replay", "config": {**SAC, "run": SHORT}}
 
 
 def pipeline(folder: Path, *stages: dict[str, Any], **more: Any) -> str:
-    return write(folder, "pipe", {"name": "pipe", **more, "stages": copy.deepcopy(list(stages))})
+    return write(folder, "pipe", {"run": {"name": "pipe"}, **more, "stages": copy.deepcopy(list(stages))})
 
 
 def ledger(run: Path) -> dict[str, dict[str, Any]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from resume.support import Rl
 
 STAGE = """\
-name: pipe
+run: {name: pipe}
 stages:
   - name: one
     config:

@@ -16,6 +16,7 @@ from rl_lightning.envs.wrappers.transforms import FrameStack, GrayLevelIndex
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.extras import pip_command
 from rl_lightning.replay.frames.frame_artifacts import load_frames, read_frames_meta
+from rl_lightning.runs.config.compose import compose
 
 EVAL = {"run.eval_every": 2}
 ONE = {"data.init_args.updates_per_block": 1}
@@ -36,7 +37,7 @@ SIZES = {
 
 def cycle(folder: Path, **more) -> str:
     """Catch's pipeline, cut to seconds."""
-    config = {"extends": "mbarc/stages/catch", "name": "pipe", "cycles": 2, **more}
+    config = {"extends": "mbarc/stages/catch", "run": {"name": "pipe"}, "cycles": 2, **more}
     config["stages"] = [
         {"name": name, "overrides": {**sizes, "log": {"tensorboard": False, "every": 1}}}
         for name, sizes in SIZES.items()
@@ -101,8 +102,20 @@ def test_what_does_not_fit_is_refused_in_a_line(undisturbed: Path, tmp_path: Pat
     other = probe_spec(EnvConfig("rl/Catch-v0", {"rows": 8}, transforms=[GrayLevelIndex(), FrameStack(2)]))
     with pytest.raises(ConfigError, match=r"this run's env shows 2, \[2, 8, 10\]"):
         load_frames(undisturbed / "explore", other)
-    with pytest.raises(DataError, match="holds no frames; give the artifact of a stage that collects"):
+    with pytest.raises(DataError, match="holds no frames; give a finished run or stage that collects"):
         load_frames(undisturbed / "world-1", pong)
+
+
+def test_a_collection_on_its_own_leaves_its_frames(logs: Path, tmp_path: Path, rl: Rl) -> None:
+    from rl_lightning.runs.config.compose import find, inline
+    from rl_lightning.runs.pipeline.plan import make_plan
+
+    path = find(cycle(tmp_path))
+    explore = make_plan(inline(compose([str(path)]), path.parent), lambda name: {})[0].config
+    (tmp_path / "explore.yaml").write_text(yaml.safe_dump(explore))
+    done = rl("fit", "--config", "./explore.yaml", "--name", "alone")
+    assert done.code == 0, done.err
+    assert len(read_frames_meta("alone")["parts"]) == 1
 
 
 def test_a_game_that_does_not_exist(logs: Path, rl: Rl) -> None:

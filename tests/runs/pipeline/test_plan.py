@@ -74,7 +74,7 @@ REFUSED = [
     (
         [{"name": "world"}, {"name": "b", "inputs": {"ckpt_path": "wolrd"}}],
         {},
-        "no stage before it has that name; did you mean 'world'",
+        "no stage before it has that name, nor a run; did you mean 'world'",
     ),
     ([{"name": "a", "inputs": {"ckpt_path": "a"}}], {}, "no stage before it has that name"),
     ([{"name": "a"}], {"cycles": 0}, "cycles is 0"),
