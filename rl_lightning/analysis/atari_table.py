@@ -67,9 +67,12 @@ def by_game(final: Mapping[str, Sequence[float]], best: Mapping[str, Sequence[fl
 
 def aggregates(final: Mapping[str, Sequence[float]]) -> Table:
     """Human-normalised, over the games that ours played; agents that lack one of them are marked."""
-    intervals = atari100k.aggregate(final)
+    few = score_statistics.is_few(min(map(len, final.values())))
+    estimates = {
+        name: row if not few else (row[0], None, None) for name, row in atari100k.aggregate(final).items()
+    }
     rows: list[list[Any]] = [
-        ["ours", len(final), *(interval(*intervals[name]) for name in ("mean", "median", "iqm"))]
+        ["ours", len(final), *(interval(*estimates[name]) for name in ("mean", "median", "iqm"))]
     ]
     for agent in atari100k.AGENTS:
         known = atari100k.published(agent)
@@ -80,7 +83,12 @@ def aggregates(final: Mapping[str, Sequence[float]]) -> Table:
                 [agent, normal.size, score_statistics.mean(normal), score_statistics.median(normal), iqm]
             )
     notes = [
-        f"over {len(final)} of the {len(atari100k.GAMES)} games; 95% intervals by drawing runs anew within each game",
+        f"over {len(final)} of the {len(atari100k.GAMES)} games; "
+        + (
+            "fewer than five runs of a game: no interval"
+            if few
+            else "95% intervals by drawing runs anew within each game"
+        ),
         "IQM over runs, as papers report it; where single runs are not known it is 'derived' from games' means",
     ]
     return Table(["agent", "games", "mean", "median", "IQM"], rows, "Atari 100k, human-normalised", notes)

@@ -13,6 +13,7 @@ from rl_lightning.analysis.plot import Band, Curve, read_curve, save
 from rl_lightning.analysis.stats_table import COLUMNS, as_text
 from rl_lightning.errors import DataError, ResumeError
 from rl_lightning.functional import score_statistics
+from rl_lightning.functional.score_statistics import LAST, is_few
 from rl_lightning.io.text import short
 from rl_lightning.runs.store.flat_settings import read_settings, setting, varying
 from rl_lightning.runs.store.index import Index
@@ -23,7 +24,6 @@ from rl_lightning.runs.store.select_runs import select_runs
 if TYPE_CHECKING:
     from rl_lightning.runs.store.run_folder import Run
 
-LAST = 10
 POINTS = 200  # of a band
 
 
@@ -45,6 +45,20 @@ class ComparisonGroup:
     def seeds(self) -> bool:
         """Whether its spread is one over runs; that of a single run is over its last evaluations."""
         return len(self.curves) > 1
+
+    @property
+    def few(self) -> bool:
+        """Whether its scores are shown themselves, as an interval over them would promise too much."""
+        return is_few(len(self.curves))
+
+    @property
+    def short(self) -> bool:
+        """Whether a run has fewer evaluations than the last ten."""
+        return any(len(curve.y) < LAST for curve in self.curves)
+
+    def values(self) -> list[float]:
+        """The score of each run."""
+        return [score_statistics.last_mean(curve.y) for curve in self.curves]
 
     def sample(self) -> dict[str, list[float]]:
         """The scores that statistics are made of, by task."""
@@ -201,7 +215,7 @@ def _row(
 ) -> dict[str, Any]:
     strata = list(arm.sample().values())
     pooled = [value for values in strata for value in values]
-    low, high = score_statistics.stratified_interval(strata, score_statistics.iqm)
+    interval = None if arm.few else score_statistics.stratified_interval(strata, score_statistics.iqm)
     pick = min if lower else max
     places = [score_statistics.steps_to_threshold(curve.x, curve.y, goal, lower) for curve in arm.curves]
     reached = [place for place in places if place is not None]
@@ -211,17 +225,19 @@ def _row(
         "task": ", ".join(dict.fromkeys(arm.tasks)),
         "runs": len(arm.curves),
         "over": "runs" if arm.seeds else f"last {len(pooled)} values",
-        "last10": score_statistics.mean([score_statistics.last_mean(curve.y, LAST) for curve in arm.curves]),
+        "last10": score_statistics.mean(arm.values()),
         "best": score_statistics.mean([pick(curve.y) for curve in arm.curves]),
         "iqm": score_statistics.iqm(pooled),
-        "iqm_low": low,
-        "iqm_high": high,
+        "iqm_low": None if interval is None else interval[0],
+        "iqm_high": None if interval is None else interval[1],
         "median": score_statistics.median(pooled),
         "optimality_gap": score_statistics.optimality_gap(pooled, ideal, lower),
         "auc": score_statistics.mean(areas),
         # the median over all runs, so that one lucky seed of five does not make a group fast
         "steps_to_threshold": _median_reached(places),
         "reached": f"{len(reached)}/{len(places)}",
+        "values": arm.values(),
+        "evaluations": min(len(curve.y) for curve in arm.curves),
     }
 
 
@@ -253,6 +269,8 @@ def _improvement(arm: ComparisonGroup, first: ComparisonGroup, lower: bool) -> d
     if pairs is None:
         return {}
     estimate, low, high = score_statistics.improvement_interval(*pairs)
+    if arm.few or first.few:
+        return {"improvement": estimate}
     return {"improvement": estimate, "improvement_low": low, "improvement_high": high}
 
 
@@ -264,22 +282,22 @@ def common_range(arms: Sequence[ComparisonGroup]) -> tuple[float, float]:
 
 
 def band(arm: ComparisonGroup) -> Band:
-    """The mean of an arm's curves where all of them have values, with its 95% interval."""
+    """The mean of an arm's curves where all of them have values, with its 95% interval or each of the few."""
     if not arm.seeds:
         x, y = arm.curves[0].x, arm.curves[0].y
-        return Band(arm.name, arm.curves[0].clock, x, y, y, y, 1)
+        return Band(arm.name, arm.curves[0].clock, x, y)
     start, end = common_range([arm])
     places = np.unique([x for curve in arm.curves for x in curve.x])
     places = places[(places >= start) & (places <= end)]
     if len(places) > POINTS or len(places) == 0:
         places = np.linspace(start, end, POINTS)
     rows = np.stack([np.interp(places, curve.x, curve.y) for curve in arm.curves])
-    low, high = score_statistics.curve_interval(rows)
     mean = rows.mean(axis=0)
-    low, high = np.minimum(low, mean), np.maximum(high, mean)
-    return Band(
-        arm.name, arm.curves[0].clock, places.tolist(), mean.tolist(), low.tolist(), high.tolist(), len(rows)
-    )
+    middle = Band(arm.name, arm.curves[0].clock, places.tolist(), mean.tolist(), runs=len(rows))
+    if arm.few:
+        return middle._replace(each=rows.tolist())
+    low, high = score_statistics.curve_interval(rows)
+    return middle._replace(low=np.minimum(low, mean).tolist(), high=np.maximum(high, mean).tolist())
 
 
 def task_of(run: Run, settings: Mapping[str, Any]) -> str:
@@ -307,12 +325,8 @@ def _cautions(groups: Mapping[str, Sequence[Run]], tasks: Mapping[str, list[str]
     cautions = []
     if len({frozenset(each) for each in tasks.values()}) > 1:
         cautions.append("the groups are of different tasks: their scores cannot be held against each other")
-    alone = [name for name, runs in groups.items() if len(runs) == 1]
-    if alone:
+    if any(is_few(len(runs)) for runs in groups.values()):
         cautions.append(
-            "the interval of a single run is over its last values: it says nothing about other seeds"
+            "below five runs no interval is given but their scores; a single run says nothing about other seeds"
         )
-    small = [name for name, runs in groups.items() if 1 < len(runs) < 5]
-    if small:
-        cautions.append("fewer than five runs in a group: its interval is a rough one")
     return cautions

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rl_lightning.analysis.export.tables import to_csv
-from rl_lightning.analysis.stats_table import Table, aligned, plain
+from rl_lightning.analysis.stats_table import MARK, Table, aligned, plain
 from rl_lightning.errors import ConfigError
+from rl_lightning.functional.score_statistics import LAST
+from rl_lightning.io.text import score
 from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.compose import shipped
 from rl_lightning.runs.store.index import Index, RunEntry
@@ -27,7 +29,7 @@ class RunQuery:
 
     Args:
         filters: Conditions that a run fulfils, as --filter takes them.
-        sort: Key to sort by; null: newest last.
+        sort: Key to sort by; null: newest first.
         reverse: The other way round.
         limit: At most so many; null: all.
         columns: Keys to show; none: the usual ones.
@@ -59,10 +61,8 @@ def list_runs(kind: str, query: RunQuery, form: str = "table", edge: int | None 
         everything = index.runs()
         wanted = [run for run in everything if run.is_stage == (kind == "pipelines") or run.is_pipeline]
         runs = keep(wanted, [parse_condition(text) for text in query.filters])
-        if query.sort:
-            runs = order(runs, query.sort, query.reverse)
-        elif query.reverse:
-            runs.reverse()
+        newest = sorted(runs, key=lambda run: str(run.record.get("created") or ""), reverse=not query.reverse)
+        runs = order(runs, query.sort, query.reverse) if query.sort else newest
         if kind == "groups":
             rows = group_rows(runs)[: query.limit]
         elif kind == "pipelines":
@@ -72,7 +72,9 @@ def list_runs(kind: str, query: RunQuery, form: str = "table", edge: int | None 
     nothing = "no runs here yet; start one with: rl fit --config ppo/cartpole"
     if everything:
         nothing = f"no {kind} match" if kind == "runs" else f"no {kind} here"
-    return rows_text(rows, form, nothing, edge)
+    text = rows_text(rows, form, nothing, edge)
+    marked = form == "table" and any(str(row.get("last10")).endswith(MARK) for row in rows)
+    return f"{text}\n{MARK} of fewer than {LAST} evaluations" if marked else text
 
 
 def list_names(kind: str, search: Sequence[str], form: str = "table", edge: int | None = None) -> str:
@@ -98,8 +100,15 @@ def run_rows(runs: Sequence[RunEntry], columns: Sequence[str] = (), form: str = 
             row["algorithm"] = "pipeline"
         if not columns and known.get("progress") is not None and form != "csv":
             row["status"] = f"{run.status} {known['progress']:.0%}"
+        if form == "table" and is_few_of_ten(run) and isinstance(row.get("last10"), float):
+            row["last10"] = score(row["last10"]) + MARK
         rows.append(row)
     return rows
+
+
+def is_few_of_ten(run: RunEntry) -> bool:
+    """Whether a run has not been evaluated ten times: its last-10 mean is that of fewer."""
+    return bool((run.record.get("last10_of") or LAST) < LAST)
 
 
 def usual_columns(runs: Sequence[RunEntry]) -> list[str]:
@@ -201,4 +210,4 @@ def table(rows: Sequence[Row], edge: int | None = None) -> str:
 
 
 def _score(value: Any) -> Any:
-    return f"{value:.1f}" if isinstance(value, float) and abs(value) >= 10 else value
+    return score(value) if isinstance(value, float) and abs(value) >= 10 else value

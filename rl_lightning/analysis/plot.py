@@ -68,19 +68,20 @@ def _clock(against: str | None, columns: Mapping[str, Sequence[float | None]], r
 
 
 class Band(NamedTuple):
-    """Several runs as one curve: their mean at each place, and the interval it lies in."""
+    """Several runs as one curve: their mean at each place, and the interval it lies in or, of few runs, each."""
 
     label: str
     clock: str
     x: list[float]
     y: list[float]
-    low: list[float]
-    high: list[float]
-    runs: int
+    low: list[float] | None = None
+    high: list[float] | None = None
+    runs: int = 1
+    each: Sequence[list[float]] = ()
 
 
 def draw(curves: Sequence[Curve | Band], metric: str) -> Figure:
-    """A picture: one colour and dash for each curve, and for a group its mean with the 95% interval."""
+    """A picture: one colour and dash for each curve, and for a group its mean with its spread."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7.2, 4.2), dpi=140, layout="tight")
@@ -90,8 +91,8 @@ def draw(curves: Sequence[Curve | Band], metric: str) -> Figure:
         line, dot = (0, dashes) if dashes else "-", "." if len(curve.x) < 60 else None
         look: dict[str, Any] = {"color": colour, "linestyle": line, "linewidth": 1.5, "marker": dot}
         axes.plot(curve.x, curve.y, label=plain_label(curve), **look)
-        if isinstance(curve, Band) and curve.runs > 1:
-            axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
+        if isinstance(curve, Band):
+            _draw_spread(axes, curve, colour)
     axes.set_xlabel(printable(curves[0].clock), parse_math=False)
     axes.set_ylabel(printable(metric), parse_math=False)
     axes.grid(alpha=0.25)
@@ -99,6 +100,14 @@ def draw(curves: Sequence[Curve | Band], metric: str) -> Figure:
     for text in axes.legend(frameon=False, fontsize=8).get_texts():
         text.set_parse_math(False)  # a name with two dollars in it is not a formula
     return figure
+
+
+def _draw_spread(axes: Any, band: Band, colour: str) -> None:
+    """The interval, or a thin line for each of few runs."""
+    for row in band.each:
+        axes.plot(band.x, row, color=colour, linewidth=0.7, alpha=0.5)
+    if band.low is not None and band.high is not None:
+        axes.fill_between(band.x, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
 
 
 def save(curves: Sequence[Curve | Band], metric: str, path: Path) -> Path:

@@ -14,6 +14,7 @@ from rl_lightning.analysis.listing import group_rows, live, rows_text, run_rows
 from rl_lightning.analysis.stats_table import Table, aligned, plain, shown
 from rl_lightning.errors import RLError
 from rl_lightning.io.text import printable
+from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.compose import compose, find, inline, shipped
 from rl_lightning.runs.store.index import Index, RunEntry
 from rl_lightning.runs.store.run_folder import resolve
@@ -119,7 +120,10 @@ def next_steps(run: RunEntry, record: dict[str, Any]) -> list[str]:
         return [f"rl resume {name}"]
     budget = run.config.get("run.env_steps")
     more = [f"rl resume {name} --env_steps {2 * budget}"] if isinstance(budget, int) else []
-    return [*more, f"rl play {name}", f"rl test {name}", f"rl plot {name}"]
+    models = [entry.name for entry in catalog.children("algorithms", "ModelModule")]
+    is_model, has_env = record.get("algorithm") in models, bool(record.get("env")) or run.is_pipeline
+    verbs = ["play"] * (has_env and not is_model) + ["test"] * (has_env or is_model) + ["plot"]
+    return [*more, *(f"rl {verb} {name}" for verb in verbs)]
 
 
 def as_text(about: dict[str, Any]) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rl_lightning.functional.score_statistics import LAST
 from rl_lightning.io.text import printable
+from rl_lightning.runs.store.metrics_file import lower_is_better
 
 if TYPE_CHECKING:
     from rl_lightning.analysis.compare import Comparison
@@ -18,7 +20,9 @@ WIDE = 4  # with more groups than this, settings become columns
 COLUMNS = (
     "metric", "name", "task", "runs", "over", "last10", "best", "iqm", "iqm_low", "iqm_high", "median",
     "optimality_gap", "auc", "steps_to_threshold", "reached", "improvement", "improvement_low", "improvement_high",
+    "values", "evaluations",
 )  # fmt: skip
+MARK = "*"  # of a last-10 mean of fewer
 MOST_SETTINGS = 12
 MOST_WIDE = 100_000  # columns of a terminal: a line is never broken
 
@@ -76,7 +80,8 @@ def score_tables(result: Comparison) -> list[Table]:
 
 def _scores(result: Comparison, metric: str) -> Table:
     rows = [row for row in result.rows if row["metric"] == metric]
-    columns = ["name", "task", "runs", "last-10", "best", "IQM (95%)", "median", "gap", "auc", "steps"]
+    spread = "95%" if all(row["iqm_low"] is not None for row in rows) else "95% or runs"
+    columns = ["name", "task", "runs", "last-10", "best", f"IQM ({spread})", "median", "gap", "auc", "steps"]
     several = len(rows) > 1
     columns += [f"better than {printable(result.names[0])}"] if several else []
     body = [
@@ -84,9 +89,9 @@ def _scores(result: Comparison, metric: str) -> Table:
             row["name"],
             row["task"],
             row["runs"],
-            row["last10"],
+            f"{shown(row['last10'])}{MARK if row['evaluations'] < LAST else ''}",
             row["best"],
-            interval(row["iqm"], row["iqm_low"], row["iqm_high"]),
+            interval(row["iqm"], row["iqm_low"], row["iqm_high"], row["values"]),
             row["median"],
             row["optimality_gap"],
             row["auc"],
@@ -96,18 +101,28 @@ def _scores(result: Comparison, metric: str) -> Table:
         for row in rows
     ]
     notes = [note for note in result.notes if note.startswith(metric)]
+    notes.append(f"best: of each run its {'lowest' if lower_is_better(metric) else 'highest'} {metric}")
+    if any(row["evaluations"] < LAST for row in rows):
+        notes.append(f"{MARK} fewer than {LAST} values: the mean is that of all")
     return Table(columns, [[shown(value) for value in row] for row in body], metric, notes)
 
 
-def interval(value: float | None, low: float | None, high: float | None) -> str:
-    return "-" if value is None else f"{shown(value)} ({shown(low)} to {shown(high)})"
+def interval(value: float | None, low: float | None, high: float | None, runs: Sequence[float] = ()) -> str:
+    """An estimate with its interval or, where there is none, with the score of each run."""
+    if value is None:
+        return "-"
+    scores = ", ".join(map(shown, runs)) if len(runs) > 1 else ""
+    spread = scores if low is None else f"{shown(low)} to {shown(high)}"
+    return f"{shown(value)} ({spread})" if spread else shown(value)
 
 
 def chance(row: dict[str, Any]) -> str:
     if row["improvement"] is None:
         return "-"
-    percent = [f"{100 * row[key]:.0f}" for key in ("improvement", "improvement_low", "improvement_high")]
-    return f"{percent[0]}% ({percent[1]} to {percent[2]})"
+    percent = f"{100 * row['improvement']:.0f}%"
+    if row["improvement_low"] is None:
+        return percent
+    return f"{percent} ({100 * row['improvement_low']:.0f} to {100 * row['improvement_high']:.0f})"
 
 
 def improvement_table(result: Comparison, metric: str) -> Table:
@@ -160,7 +175,7 @@ def aligned(table: Table) -> str:
 
 def _numeric(text: str) -> bool:
     try:
-        float(text)
+        float(text.removesuffix(MARK))
     except ValueError:
         return text == "-"
     return True

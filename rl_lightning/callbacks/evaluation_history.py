@@ -10,6 +10,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
+from rl_lightning.functional.score_statistics import LAST
+from rl_lightning.io.text import counted, score, short
 from rl_lightning.rollout.evaluate import StepCap
 from rl_lightning.trainer.access import data_of
 from rl_lightning.types import EpisodeStats
@@ -37,8 +39,27 @@ class EvaluationHistory(Callback):
 
     @property
     def last10(self) -> float | None:
-        tail = [value for _, value in self.history[self.untrained :][-10:]]
+        tail = self._tail()
         return sum(tail) / len(tail) if tail else None
+
+    @property
+    def newest(self) -> dict[str, Any]:
+        """The mean of the last ten, and of how many it is."""
+        return {"last10": self.last10, "last10_of": len(self._tail())}
+
+    def _tail(self) -> list[float]:
+        return [value for _, value in self.history[self.untrained :][-LAST:]]
+
+    def summary(self, clock: str) -> str:
+        """Both scores for the closing line, and what they are of; nothing where nothing was evaluated."""
+        if self.best is None or self.last10 is None:
+            return ""
+        at, best = self.best
+        count = len(self._tail())
+        few = f" (of {counted(count, 'evaluation')})" if count < LAST else ""
+        scale = max(abs(best), abs(self.last10))
+        best_text = f" · best evaluation {score(best, scale)} at {clock} {short(at)}"
+        return f"{best_text} · last-10 mean {score(self.last10, scale)}{few}"
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         if (
@@ -72,8 +93,8 @@ class EvaluationHistory(Callback):
         now = data_of(trainer).clock.now
         if pl_module.evaluated_on == "rows":
             if pl_module.evaluated is not None:
-                score, pl_module.evaluated = pl_module.evaluated["eval/score"], None
-                self._keep(now, score, newest_is_best=pl_module.newest_is_best)
+                rows_score, pl_module.evaluated = pl_module.evaluated["eval/score"], None
+                self._keep(now, rows_score, newest_is_best=pl_module.newest_is_best)
         elif pl_module.evaluation is not None:
             evaluation, pl_module.evaluation = pl_module.evaluation, None
             self._keep(now, evaluation.metrics["eval/return"], pl_module.policy_trained)
@@ -81,11 +102,11 @@ class EvaluationHistory(Callback):
                 clock = data_of(trainer).clock
                 self._append(clock.env_step, clock.update, evaluation.episodes, evaluation.closing)
 
-    def _keep(self, now: int, score: float, trained: bool = True, newest_is_best: bool = False) -> None:
+    def _keep(self, now: int, value: float, trained: bool = True, newest_is_best: bool = False) -> None:
         self.last_at = now
-        self.history.append((now, score))
+        self.history.append((now, value))
         self.untrained += not trained
-        better = newest_is_best or self.best is None or score > self.best[1]
+        better = newest_is_best or self.best is None or value > self.best[1]
         self.is_best = trained and better
         if self.is_best:
             self.best = self.history[-1]

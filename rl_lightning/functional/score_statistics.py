@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], float]
+ENOUGH_RUNS = 5
+LAST = 10  # evaluations whose mean is a run's score
 
 
 def _flat(values: ArrayLike) -> Array:
@@ -44,7 +46,12 @@ def _iqm_rows(rows: Array) -> Array:
     return np.asarray(middle.mean(axis=-1))
 
 
-def last_mean(values: Sequence[float] | ArrayLike, count: int = 10) -> float:
+def is_few(runs: int) -> bool:
+    """Whether a bootstrap interval over so many runs would promise too much: their scores stand in its place."""
+    return runs < ENOUGH_RUNS
+
+
+def last_mean(values: Sequence[float] | ArrayLike, count: int = LAST) -> float:
     """Mean of the last `count` values, or of all where there are fewer."""
     return float(_flat(values)[-count:].mean())
 

@@ -1,5 +1,6 @@
 """Numbers and names for people."""
 
+import math
 import unicodedata
 
 
@@ -10,6 +11,26 @@ def short(value: float) -> str:
             scaled = value / (1e3 if unit == "k" else limit)
             return f"{scaled:.3g}{unit}"
     return f"{value:.4g}"
+
+
+def score(value: float, scale: float | None = None) -> str:
+    """A score with as many decimals as its scale asks for: 487.3, 9.52, 0.731; never -0.0.
+
+    Args:
+        value: The score.
+        scale: The largest of the scores that stand beside it; null: its own size.
+    """
+    size = abs(value if scale is None else scale)
+    if not math.isfinite(size) or not math.isfinite(value):
+        return str(value)
+    decimals = 1 if size >= 10 or size == 0 else min(8, 2 - math.floor(math.log10(size)))
+    text = f"{value:.{decimals}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def counted(number: int, what: str) -> str:
+    """1 thread, 2 threads."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def printable(text: str) -> str:

@@ -47,7 +47,9 @@ def test_numbers_by_hand(groups):
     # from 1000 to 3000: (0 + v) / 2 over the first half, v over the second
     assert a["auc"] == pytest.approx(0.75 * 3)
     assert (a["steps_to_threshold"], a["reached"]) == (2000.0, "2/3")
-    assert a["iqm_low"] == pytest.approx(2 / 3) and a["iqm_high"] == pytest.approx(10 / 3)
+    assert a["iqm_low"] is None and a["values"] == pytest.approx(
+        [2 / 3, 2, 10 / 3]
+    )  # too few for an interval
     # b's 4/3, 8/3, 4 against a's 2/3, 2, 10/3: 1 + 2 + 3 of 9
     assert b["improvement"] == pytest.approx(6 / 9) and a["improvement"] is None
     assert result.improvement["eval/return"]["a"]["b"] == pytest.approx(3 / 9)
@@ -269,3 +271,24 @@ def test_export_command(groups, rl, logs, form):
         found = json.loads(answer.out)
         assert [row["name"] for row in found["scores"]] == ["a", "b", "a", "b"]
         assert found["improvement"]["eval/return"]["b"]["a"] == pytest.approx(6 / 9)
+
+
+def test_five_runs_have_an_interval_and_four_have_their_scores(add):
+    for seed in range(5):
+        add(f"five-s{seed}", [seed] * 10, group="five", seed=seed)
+        if seed:
+            add(f"four-s{seed}", [seed] * 3, group="four", seed=seed)
+    result = compare(select_runs(["five", "four"]))
+    five, four = result.rows
+    assert five["iqm_low"] < five["iqm"] < five["iqm_high"] and four["iqm_low"] is None
+    assert four["improvement"] is not None and four["improvement_low"] is None
+    text = str(result)
+    assert "2.5* " in text and "2* " not in text and "(1, 2, 3, 4)" in text and "below five runs" in text
+    with_interval, with_runs = result.bands["eval/return"]
+    assert with_interval.low is not None and not with_interval.each
+    assert with_runs.low is None and [row[0] for row in with_runs.each] == [1, 2, 3, 4]
+
+
+def test_best_says_of_what(groups):
+    assert "best: of each run its highest eval/return" in str(compare(select_runs(["one"])))
+    assert "best: of each run its lowest train/loss" in str(compare(select_runs(["one"]), ["loss"]))

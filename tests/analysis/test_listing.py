@@ -100,3 +100,19 @@ def test_a_run_that_died_before_its_first_block_is_stopped(add, rl):
     add("d", status="started", pid=2**22 + 1, host=os.uname().nodename)
     assert json.loads(rl("list", "--format", "json").out)[0]["status"] == "stopped"
     assert "rl fit --config" in rl("show", "d").out
+
+
+def test_the_newest_run_comes_first(add, rl):
+    for name, day in (("b", 2), ("c", 3), ("a", 1)):
+        add(name, [1.0], created=f"2026-01-0{day}")
+    assert [line.split()[0] for line in rl("list").out.splitlines()[1:]] == ["c", "b", "a"]
+    assert [line.split()[0] for line in rl("list", "--reverse").out.splitlines()[1:]] == ["a", "b", "c"]
+
+
+def test_a_mean_of_fewer_than_ten_is_marked(add, rl):
+    add("few", [0.25], last10_of=1, last10=0.25, best=-0.0)
+    lines = rl("list").out.splitlines()
+    assert "0.250*" in lines[1] and "-0.0" not in lines[1] and "fewer than 10" in lines[2]
+    assert json.loads(rl("list", "--format", "json").out)[0]["last10"] == 0.25
+    add("many", [0.25], last10_of=10, last10=0.5)
+    assert rl("list", "--filter", "name=many").out.count("*") == 0

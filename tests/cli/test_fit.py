@@ -249,3 +249,42 @@ def test_a_model_that_does_not_act_is_neither_filmed_nor_played(rl: Rl, workdir:
         2,
         "error: Dynamics does not act; for its scores: rl test model",
     )
+
+
+def recorded_rows(path: Path) -> None:
+    rows, ends = np.zeros((200, 3), np.float32), np.arange(1, 201) % 50 == 0
+    arrays = {"observations": rows, "next_observations": rows, "actions": rows[:, :1], "rewards": rows[:, 0]}
+    np.savez(path, **arrays, terminals=ends, timeouts=np.zeros(200, bool))
+
+
+OFFLINE = """\
+model: {class_path: BC, init_args: {network: {class_path: MLP, init_args: {hidden_dims: [8]}}}}
+data: {class_path: OfflineData, init_args: {dataset: rows.npz, batch_size: 16}}
+run: {updates: 4, eval_every: 2, eval_episodes: 1}
+log: {tensorboard: false}
+threads: 1
+"""
+
+
+def test_recorded_data_without_an_env(rl: Rl, workdir: Path) -> None:
+    """It says at once that nothing is evaluated, and promises no film at the end."""
+    recorded_rows(workdir / "rows.npz")
+    (workdir / "offline.yaml").write_text(OFFLINE)
+    result = rl("fit", "--config", "offline.yaml", "--name", "blind")
+    assert result.code == 0, result.err
+    header, note = result.out.splitlines()[:2]
+    assert header.startswith("BC on rows ·") and "1 thread," in header
+    assert "names no env: nothing is evaluated" in note and "--data.env.id" in note
+    assert "rl play" not in result.out and "rl test" not in result.out and "rl plot blind" in result.out
+    assert "rl play" not in rl("show", "blind").out
+
+
+def test_recorded_data_with_an_env(rl: Rl, workdir: Path) -> None:
+    recorded_rows(workdir / "rows.npz")
+    (workdir / "offline.yaml").write_text(OFFLINE)
+    result = rl("fit", "--config", "offline.yaml", "--data.env.id", "Pendulum-v1", "--name", "seen")
+    assert "BC on rows of Pendulum-v1" in result.out and "names no env" not in result.out
+    closing = result.out.splitlines()[1]
+    assert "best evaluation -" in closing and "last-10 mean" in closing and "(of 2 evaluations)" in closing
+    assert "rl play seen" in result.out
+    assert rl("list", "--filter", "env=Pendulum-v1").out.splitlines()[1].split()[0] == "seen"

@@ -29,7 +29,8 @@ def list_things(words: list[str]) -> int:
       --filter KEY=VALUE      also != > >= < <= and ~ (contains); KEY is a field of the record (algorithm, env, status,
                               seed, group, tags, created), a setting (model.lr, data.env.id, model.network) or a metric
                               (train/loss: its newest value; eval/return and reward: the best evaluation). Repeatable
-      --sort KEY              scores, metrics and clocks highest first (losses lowest), all else in order
+      --sort KEY              scores, metrics and clocks highest first (losses lowest), all else in order; without it
+                              newest first
       --reverse               the other way round
       --limit N               the first N
       --columns A,B           these keys instead of the usual columns

@@ -27,7 +27,7 @@ from rl_lightning.checkpoints.checkpoint_store import read_meta
 from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
 from rl_lightning.datasets.data_files import READABLE
 from rl_lightning.errors import DivergedError, EnvError, RLError
-from rl_lightning.io.text import short
+from rl_lightning.io.text import counted, short
 from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams_to_all
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.build import RLCLI
@@ -99,15 +99,29 @@ class FitSession:
         group = record.get("group") or self.algorithm
         if (whole.folder / "pipeline.json").is_file():
             name, group = f"{whole.name}/{name}", whole.read().get("group") or whole.name
-        data = self.cli.datamodule
-        dataset = self.cli.data_arguments().get("dataset") if data.clock_name == "update" else None
-        task = self.task
-        if isinstance(dataset, str):
-            task = Path(dataset).stem if Path(dataset).suffix.lower() in READABLE else dataset
+        clock, dataset = self.cli.datamodule.clock_name, self.dataset if self.offline else None
         tags = redact(list(self.cli.config_init.run.tags))
         return Titles(
-            task, group, name, tags, str(record.get("id") or uuid.uuid4().hex[:12]), data.clock_name
+            dataset or self.task, group, name, tags, str(record.get("id") or uuid.uuid4().hex[:12]), clock
         )
+
+    @property
+    def offline(self) -> bool:
+        return self.cli.datamodule.clock_name == "update"
+
+    @property
+    def dataset(self) -> str | None:
+        """The name of the recorded data, where they have one."""
+        name = self.cli.data_arguments().get("dataset")
+        if not isinstance(name, str):
+            return None
+        return Path(name).stem if Path(name).suffix.lower() in READABLE else name
+
+    @property
+    def plays(self) -> bool:
+        """Whether the policy has an env that it can be evaluated in."""
+        has_env = getattr(self.cli.datamodule, "env", None) is not None or not self.offline
+        return self.cli.model.evaluated_on == "episodes" and has_env
 
     @property
     def first(self) -> bool:
@@ -118,12 +132,16 @@ class FitSession:
         if self.first:
             best = self.evaluation.best
             scores = {"best": best[1] if best else None, "best_at": best[0] if best else None}
-            self.run.update(**{"status": "running", **scores, "last10": self.evaluation.last10, **fields})
+            self.run.update(**{"status": "running", **scores, **self.evaluation.newest, **fields})
 
     def fit(self) -> int:
         began, before = time.monotonic(), self.run.read()
         self.say(self.opening())
-        self.report(pid=os.getpid())
+        if self.offline and self.cli.model.evaluated_on == "episodes" and not self.plays:
+            self.say(
+                f"note: {self.dataset} names no env: nothing is evaluated. Name it with: --data.env.id ID"
+            )
+        self.report(pid=os.getpid(), **({"env": self.task} if self.task else {}))
         self.control.farewell = lambda: self.give_up(before, time.monotonic() - began)
         status = "failed"
         try:
@@ -220,9 +238,11 @@ class FitSession:
         ]
         budgets += [f"at most {clock_time(run.max_seconds())}"] if run.max_hours is not None else []
         device = self.trainer.strategy.root_device.type
+        subject = " of ".join(filter(None, (self.dataset, self.task)))
+        threads = counted(torch.get_num_threads(), "thread")
         parts = [
-            f"{self.algorithm} on {self.task}",
-            f"{device}, {torch.get_num_threads()} threads, seed {self.cli.config.seed_everything}",
+            f"{self.algorithm} on {subject or 'its data'}",
+            f"{device}, {threads}, seed {self.cli.config.seed_everything}",
             f"{short(weights)} parameters",
             " or ".join(budgets) or "until its phases end",
             str(self.run.folder),
@@ -241,11 +261,10 @@ class FitSession:
             whole = self.run.folder.parent
             name = name if whole.resolve() == logs_root().resolve() else whole.name
             return f"stopped after {done}; continue with: rl resume {name}"
-        scores = ""
-        if self.evaluation.best is not None:
-            scores = f" · best {self.evaluation.best[1]:.1f} · last-10 mean {self.evaluation.last10:.1f}"
         name = name if self.run.folder.parent == logs_root() else str(self.run.folder)
-        verbs = ("play", "plot", "test") if self.cli.model.evaluated_on == "episodes" else ("plot", "test")
+        on_rows = self.cli.model.evaluated_on == "rows"
+        verbs = ("play", "plot", "test") if self.plays else ("plot", "test") if on_rows else ("plot",)
         following = " · ".join(f"rl {verb} {name}" for verb in verbs)
         word = "done" if self.ended.budget else "cut" if self.ended.cut else "ended"
+        scores = self.evaluation.summary(schedule.clock_name)
         return f"{word}: {done}{scores}\nrun:  {self.run.folder}\nnext: {following}"

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.text import score
 from rl_lightning.runs.engine.folder import GROUP_SEEDS
 from rl_lightning.runs.store.names import check_run_name
 from rl_lightning.runs.store.run_folder import Run, fresh_name, group_of, logs_root
@@ -132,18 +133,26 @@ def start(command: list[str], prefix: str, seeds: list[int]) -> subprocess.Popen
 
 
 def summary(group: str, members: dict[int, str]) -> str:
-    """Mean and bootstrap interval, over seeds, of the best and of the last-10 score."""
-    from rl_lightning.functional.score_statistics import bootstrap_interval, mean
+    """Best and last-10 score over seeds: a mean with its interval, or the scores themselves where they are few."""
+    from rl_lightning.functional.score_statistics import LAST, bootstrap_interval, is_few, mean
 
     records = [Run(logs_root() / name).read() for name in members.values()]
     finished = sum(record.get("status") == "finished" for record in records)
     lines = [f"group {group}: {finished} of {len(records)} seeds finished"]
-    for key, label in (("best", "best"), ("last10", "last-10")):
+    for key, label in (("best", "best evaluation"), ("last10", "last-10 mean")):
         values = [record[key] for record in records if record.get(key) is not None]
-        if values:
+        if not values:
+            continue
+        scale = max(map(abs, values))
+        if is_few(len(values)):
+            spread = f"from {', '.join(score(value, scale) for value in values)}"
+        else:
             low, high = bootstrap_interval(values, statistic=mean)
-            lines.append(f"  {label:8} mean {mean(values):.1f}, 95% interval {low:.1f} to {high:.1f}")
-    return "\n".join([*lines, f"  rl plot {group} draws them"])
+            spread = f"95% interval {score(low, scale)} to {score(high, scale)}"
+        lines.append(f"  {label:15}  mean {score(mean(values), scale)}, {spread}")
+    if any(record.get("last10_of", LAST) < LAST for record in records):
+        lines.append("  fewer than ten evaluations: the last-10 mean is that of all")
+    return "\n".join([*lines, f"  rl plot {group} draws them"] if len(lines) > 1 else lines)
 
 
 def without(words: list[str], names: Iterable[str]) -> list[str]:
