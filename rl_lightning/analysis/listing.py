@@ -100,8 +100,9 @@ def run_rows(runs: Sequence[RunEntry], columns: Sequence[str] = (), form: str = 
             row["algorithm"] = "pipeline"
         if not columns and known.get("progress") is not None and form != "csv":
             row["status"] = f"{run.status} {known['progress']:.0%}"
-        if form == "table" and is_few_of_ten(run) and isinstance(row.get("last10"), float):
-            row["last10"] = score(row["last10"]) + MARK
+        last10 = row.get("last10")
+        if form == "table" and is_few_of_ten(run) and isinstance(last10, float):
+            row["last10"] = score(last10) + MARK
         rows.append(row)
     return rows
 
