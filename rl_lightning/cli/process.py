@@ -41,6 +41,12 @@ def quiet() -> Iterator[None]:
             os.environ.pop(name, None)
 
 
+def say_loading(what: str) -> None:
+    """At a terminal, a word at once: torch and Lightning take seconds to load."""
+    if sys.stderr.isatty() and "LOCAL_RANK" not in os.environ:
+        print(f"{what} · loading torch and lightning", file=sys.stderr, flush=True)
+
+
 def _variables() -> dict[str, str]:
     headless = sys.platform == "linux" and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")

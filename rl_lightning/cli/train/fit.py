@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rl_lightning.cli.flags import normalize, parse, seed_list
 from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
+from rl_lightning.cli.process import say_loading
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.engine.fit import given_name, stem_of
@@ -43,6 +44,7 @@ def fit(words: list[str]) -> int:
     if not names and not any(flag.startswith("--model") for flag in parsed.config_flags):
         raise ConfigError("nothing to train: rl fit --config NAME, e.g. ppo/cartpole; see: rl list configs")
     config, request = compose(names), parsed.request(small=parsed.has("debug"))
+    say_loading(" + ".join(names) or "rl fit")
     if parsed.has("dry_run") or parsed.has("print_config"):
         return show_config(config, request, names, sizes=not parsed.has("print_config"))
     if parsed.get("seeds"):

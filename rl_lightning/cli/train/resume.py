@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
+from rl_lightning.cli.process import say_loading
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.engine.init_distributed import init_distributed, run_lock
 from rl_lightning.runs.engine.resume import check_resume_mode, resume_run
@@ -32,6 +33,7 @@ def resume(words: list[str]) -> int:
 
         return resume_group(parsed.words[0], members, words, parsed.integer("jobs", 1))
     run = resolve(parsed.words[0])
+    say_loading(run.name)
     init_distributed()
     with run_lock(run):
         return resume_run(run, request)
