@@ -164,11 +164,12 @@ class OnlineData(ReplayData[ReplayBuffer]):
         return self.turns_per_block > 1 and self.utd_ratio * wide == 1.0
 
     def _turn(self, clock: RunClock) -> int:
-        """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
-        prefill = clock.env_step < self.learning_starts
+        """Vector steps of this turn: random ones up to the budget, which a run with a larger one continues; those
+        before an update may pass it, for a larger budget must go the same way."""
+        prefill, wide = clock.env_step < self.learning_starts, self.env_steps_per_vector_step
         wanted = self.learning_starts - clock.env_step if prefill else self.train_every
-        steps = math.ceil(wanted / self.env_steps_per_vector_step)
-        return max(1, min(steps, MOST_PREFILL) if prefill else steps)
+        steps = max(1, math.ceil(wanted / wide))
+        return clock.clip_steps(min(steps, MOST_PREFILL), wide) if prefill else steps
 
     def updates_due(self) -> int:
         """Updates due by now: floor(ratio * steps since the start), minus those done. No drift, also after a resume."""

@@ -171,11 +171,12 @@ class SequenceData(ReplayData[SequenceBuffer]):
         return buffer.sample(self.batch_size, self.draw)._replace(burn_in=self.burn_in)
 
     def _turn(self, clock: RunClock) -> int:
-        """Vector steps of this turn. It may pass the budget: a run with a larger one must go the same way."""
-        prefill = clock.env_step < self.learning_starts
+        """Vector steps of this turn: random ones up to the budget, which a run with a larger one continues; those
+        before an update may pass it, for a larger budget must go the same way."""
+        prefill, wide = clock.env_step < self.learning_starts, self.env_steps_per_vector_step
         wanted = self.learning_starts - clock.env_step if prefill else self.train_every
-        steps = math.ceil(wanted / self.env_steps_per_vector_step)
-        return max(1, min(steps, MOST_COLLECTED) if prefill else steps)
+        steps = max(1, math.ceil(wanted / wide))
+        return clock.clip_steps(min(steps, MOST_COLLECTED), wide) if prefill else steps
 
     def updates_due(self) -> int:
         """Updates due by now, minus those done: no drift, also after a resume."""

@@ -33,6 +33,16 @@ def first_generation(run: Path, rl: Rl, config: str, *words: str) -> Path:
     return CheckpointStore(run / "checkpoints").checkpoints()[0]
 
 
+def test_a_budget_below_the_first_update_is_kept_and_can_be_extended(
+    straight: Path, logs: Path, tmp_path: Path, rl: Rl
+) -> None:
+    short = rl("fit", "--config", write(tmp_path, "sac", SAC), "--name", "short", "--env_steps", "8")
+    assert short.code == 0 and "learning starts after data.learning_starts 16" in short.out
+    assert json.loads((logs / "short" / "run.json").read_text())["env_step"] == 8
+    assert rl("resume", "short", *TO_THE_END).code == 0
+    assert_same(state(straight), state(logs / "short"))
+
+
 def test_a_longer_budget_in_a_moved_folder(half: Path, straight: Path, logs: Path, rl: Rl) -> None:
     run = copy_run(half, logs, "somewhere_else")
     done = rl("resume", "somewhere_else", *TO_THE_END)

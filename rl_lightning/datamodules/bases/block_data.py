@@ -70,6 +70,10 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         self.clock.run = run
         self.seed = seed
 
+    def notes(self) -> list[str]:
+        """What a user should know before anything is trained."""
+        return []
+
     # ---------------------------------------------------------------------------------------------------------- ranks
     @property
     def rank(self) -> int:

@@ -40,12 +40,22 @@ class ReplayData(EnvData, Generic[Buffer]):
 
     draw: torch.Generator
     recipe: Any
+    learning_starts: int
 
     def __init__(self, env: EnvLike, num_envs: int, vectorization: str) -> None:
         super().__init__(env, num_envs, vectorization)
         self.replays: dict[str, Buffer] = {}
         self.filled = "replay"  # the buffer that the newest steps went into
         self.drawn_from = "replay"  # the buffer that the current block learns from
+
+    def notes(self) -> list[str]:
+        budget = self.clock.run.env_steps
+        if budget is None or budget > self.learning_starts or self.clock.phases is not None:
+            return super().notes()
+        return [
+            *super().notes(),
+            f"all {budget} env steps are random ones: learning starts after data.learning_starts {self.learning_starts}",
+        ]
 
     def begin_anew(self) -> None:
         super().begin_anew()

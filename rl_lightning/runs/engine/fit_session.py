@@ -141,6 +141,8 @@ class FitSession:
             self.say(
                 f"note: {self.dataset} names no env: nothing is evaluated. Name it with: --data.env.id ID"
             )
+        for line in self.cli.datamodule.notes():
+            self.say(f"note: {line}")
         self.report(pid=os.getpid(), **({"env": self.task} if self.task else {}))
         self.control.farewell = lambda: self.give_up(before, time.monotonic() - began)
         status = "failed"
