@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 PATIENCE = 8.0  # seconds that a block may still take after a signal
 GRACE = 1.0  # more for one that waits where nobody polls: then it is raised out of there
@@ -21,6 +22,28 @@ class BlockAbandoned(BaseException):
 
     No Exception: it may be raised inside an env's step, where code of the user's catches those.
     """
+
+
+class StoppedBySignal(SystemExit):
+    """SIGTERM, or a cluster's warning, where nothing trains that would have to be saved first."""
+
+
+@contextmanager
+def signals_raise() -> Iterator[None]:
+    """While it lasts a SIGTERM raises, as Ctrl-C does; who trains has handlers of its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: Any) -> None:
+        raise StoppedBySignal(EXIT.get(signal.Signals(number), 143))
+
+    previous = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 _asked_at: float | None = None

@@ -47,26 +47,36 @@ class Phases(Callback):
             )
 
     def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
-        self._tell(trainer)
+        self._announce(trainer)
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
-        self._tell(trainer)
+        self._announce(trainer)
 
-    def _tell(self, trainer: Trainer) -> None:
-        schedule = clock_of(trainer)
-        cursor = schedule.phases
+    def _announce(self, trainer: Trainer) -> None:
+        """Each phase once in a fit: where it begins, or how far into it a resumed run stands."""
+        clock = clock_of(trainer)
+        cursor = clock.phases
         assert cursor is not None
-        if cursor.index == self.shown or cursor.finished:
+        if cursor.index == self.shown or clock.is_finished:  # where the run ends no phase begins
             return
         self.shown = cursor.index
         if trainer.is_global_zero:
-            place = f"{schedule.clock_name} {schedule.now}"
-            sys.stderr.write(
-                f"phase {cursor.index + 1}/{len(cursor.phases)}: {cursor.phase.name} at {place}\n"
-            )
+            into = done_in_phase(cursor)
+            place = f"{'resumed ' if into else ''}at {clock.clock_name} {clock.now}{into}"
+            sys.stderr.write(f"phase {cursor.index + 1}/{len(cursor.phases)}: {cursor.phase.name} {place}\n")
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"shown": self.shown}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.shown = state["shown"]
+def done_in_phase(cursor: PhaseCursor) -> str:
+    """How far a phase is, in what ends it or, without an end of its own, in what it has done; empty where it begins."""
+    phase = cursor.phase
+    counts = {
+        "env steps": (cursor.env_steps, phase.env_steps),
+        "updates": (cursor.updates, phase.updates),
+        "cycles": (cursor.cycles, phase.cycles),
+    }
+    if not any(done for done, _ in counts.values()):
+        return ""
+    ending = {name: pair for name, pair in counts.items() if pair[1] is not None}
+    shown = ending or {name: pair for name, pair in counts.items() if pair[0]}
+    parts = [f"{done}/{end} {name}" if end else f"{done} {name}" for name, (done, end) in shown.items()]
+    return f" ({', '.join(parts)} done)"

@@ -173,3 +173,15 @@ def test_the_bar_moves_with_the_updates_of_an_offline_phase() -> None:
     state = bar.state(schedule)
     assert "update 20/40" in said(state) and "updates/s" in said(state) and "loss 0.5" in said(state)
     assert state[0] == 0.5
+
+
+def test_a_phase_is_announced_where_it_begins_and_where_a_run_goes_on(workdir: Path, rl: Rl) -> None:
+    phases = ({"name": "fill", "env_steps": 64, **COLLECT}, {"name": "learn", "updates": 40, **UPDATE})
+    path = config(workdir, *phases, run="run: {env_steps: 32, eval_episodes: 1}")
+    begun = rl("fit", "--config", path, "--name", "a")
+    assert begun.err.count("phase ") == 1 and "phase 1/2: fill at env_step 0\n" in begun.err
+    more = rl("resume", "a", "--env_steps", "900", "--updates", "10")
+    assert "phase 1/2: fill resumed at env_step 32 (32/64 env steps done)" in more.err
+    assert more.err.count("phase ") == 2 and "phase 2/2: learn at env_step 64\n" in more.err
+    rest = rl("resume", "a", "--env_steps", "900", "--updates", "30")
+    assert rest.err.count("phase ") == 1 and "learn resumed at env_step 384 (10/40 updates done)" in rest.err

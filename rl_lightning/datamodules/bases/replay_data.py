@@ -52,10 +52,8 @@ class ReplayData(EnvData, Generic[Buffer]):
         budget = self.clock.run.env_steps
         if budget is None or budget > self.learning_starts or self.clock.phases is not None:
             return super().notes()
-        return [
-            *super().notes(),
-            f"all {budget} env steps are random ones: learning starts after data.learning_starts {self.learning_starts}",
-        ]
+        first = f"learning starts after data.learning_starts {self.learning_starts}"
+        return [*super().notes(), f"all {budget} env steps are random ones: {first}"]
 
     def begin_anew(self) -> None:
         super().begin_anew()

@@ -255,7 +255,9 @@ class FitSession:
         schedule, name = self.cli.datamodule.clock, self.run.name
         now = self.clocks()[schedule.clock_name == "update"]
         done = f"{short(now)} {schedule.clock_name}s in {clock_time(seconds)}"
-        if schedule.phases is not None and schedule.is_finished:
+        if code:
+            pass
+        elif schedule.phases is not None and schedule.is_finished:
             done += f", {schedule.reason}"
         elif self.ended.reason not in ("", "env_steps", "updates"):
             done += f", {self.ended.reason}"

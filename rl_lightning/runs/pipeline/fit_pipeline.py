@@ -36,6 +36,7 @@ from rl_lightning.runs.pipeline.run_stages import Pipeline
 from rl_lightning.runs.recording.missing import record_missing_data
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import Run, artifacts_dir, claim, last_number, logs_root
+from rl_lightning.stop_request import StoppedBySignal, signals_raise
 
 if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
@@ -229,10 +230,12 @@ def run_jobs(
     if is_first():
         run.update(**entries | {"status": "running"}, pid=os.getpid(), host=os.uname().nodename)
     try:
-        code = pipeline.run(request.begin, request.only)
+        with signals_raise():
+            code = pipeline.run(request.begin, request.only)
         entries["status"] = "interrupted" if code else "finished"
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StoppedBySignal):
         entries["status"] = "interrupted"
+        say(f"stopped between two stages; continue with: rl resume {run.name}")
         raise
     except ConfigError:
         if (

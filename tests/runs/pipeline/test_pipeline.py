@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -178,16 +179,20 @@ def stop_before_the_ledger_knows() -> None:
     Pipeline._finish = lambda self, job, folder, config: os.kill(os.getpid(), signal.SIGKILL)
 
 
-def stop_after_the_first_stage() -> None:
-    """A child that dies between two stages."""
-    run_job = Pipeline._run_job
+def stop_after_the_first_stage(number: int) -> Callable[[], None]:
+    """A child that is stopped between two stages."""
 
-    def run(self, job, title):
-        if job.key == "tune":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return run_job(self, job, title)
+    def change() -> None:
+        run_job = Pipeline._run_job
 
-    Pipeline._run_job = run
+        def run(self, job, title):
+            if job.key == "tune":
+                os.kill(os.getpid(), number)
+            return run_job(self, job, title)
+
+        Pipeline._run_job = run
+
+    return change
 
 
 STOPS = [
@@ -195,7 +200,8 @@ STOPS = [
     ("inside-the-second", stop_in("tune", signal.SIGINT), 130, "fit"),
     ("killed-inside-the-last", stop_in("replay", signal.SIGKILL), -9, "resume"),
     ("before-the-artifact", stop_before_the_ledger_knows, -9, "resume"),
-    ("between-two", stop_after_the_first_stage, -9, "resume"),
+    ("between-two", stop_after_the_first_stage(signal.SIGKILL), -9, "resume"),
+    ("asked-between-two", stop_after_the_first_stage(signal.SIGTERM), 143, "resume"),
 ]
 
 
@@ -207,6 +213,7 @@ def test_stopped_anywhere_the_artifacts_are_the_same(
 ) -> None:
     config, log = pipeline(logs.parent, TRAIN, TUNE, REPLAY), logs.parent / "log.txt"
     assert wait(fork(["fit", "--config", config], log, change)) == code, log.read_text()
+    assert ("continue with: rl resume pipe" in log.read_text()) == (code > 0)
     assert artifacts(logs / "pipe").keys() < {"train", "tune", "replay"}
     words = ("resume", "pipe") if way == "resume" else ("fit", "--config", config)
     assert rl(*words).code == 0
