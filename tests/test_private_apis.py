@@ -76,6 +76,11 @@ PRIVATE = {
     "_are_functorch_transforms_active": Private(
         "torch", "torch:_C", "torch.func goes through no Function of ours"
     ),
+    "_wandb_init": Private(
+        "lightning",
+        "lightning.pytorch.loggers:WandbLogger",
+        "what W&B is begun with; an argument of it makes it warn",
+    ),
     "_C": Private("torch", "torch", "holds _jit_set_onnx_log_output_stream"),
     "_SubprocessScriptLauncher": Private(
         "lightning", f"{LAUNCHER}subprocess_script", "WatchingLauncher extends it"

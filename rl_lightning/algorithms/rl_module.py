@@ -163,6 +163,21 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         self._sums, self._counts = {}, {}
         return means
 
+    def settings_now(self) -> dict[str, float]:
+        """Learning rates, and the settings that a schedule moves, as they are now; PPO's entropy coefficient too."""
+        rates = [float(optimizer.param_groups[0]["lr"]) for optimizer in self.trainer.optimizers]
+        rates = list(dict.fromkeys(rates))
+        settings = {f"train/learning_rate{f'_{i + 1}' if i else ''}": rate for i, rate in enumerate(rates)}
+        for name, schedule in vars(self).items():
+            start = vars(self).get(name.removesuffix("_schedule"))
+            if name.endswith("_schedule") and name != "lr_schedule" and isinstance(start, float):
+                settings[f"train/{name.removesuffix('_schedule')}"] = float(
+                    schedule.value(start, self.progress)
+                )
+        if isinstance(ent_coef := vars(self).get("ent_coef"), float):
+            settings["train/ent_coef"] = ent_coef
+        return settings
+
     def summarize_evaluation(self) -> dict[str, float]:
         """The `eval/*` metrics of the rounds since the last call, over all ranks; none after a sanity check."""
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from rl_lightning.extras import pip_command
 from rl_lightning.loggers.metrics_csv import MetricsCSVLogger
 from rl_lightning.loggers.tensorboard_rows import TensorBoardRows
 from rl_lightning.redaction import redact_words
+
+HP_METRICS = ("hp_metric/best", "hp_metric/last10")
 
 
 @dataclass
@@ -100,6 +103,7 @@ def _wandb(folder: Path, log: LogConfig, titles: Titles) -> Logger:
         mode=log.wandb_mode,
         settings=wandb.Settings(silent=True, console="off", disable_git=True),
     )
+    logger._wandb_init.pop("anonymous", None)  # W&B warns of it, whatever it says
     if log.wandb_mode != "disabled":
         with shown_command():  # W&B notes sys.argv when its run begins
             experiment = logger.experiment
@@ -129,4 +133,16 @@ def shown_command() -> Iterator[None]:
 
 def log_hyperparams_to_all(loggers: list[Logger], config: dict[str, Any]) -> None:
     for logger in loggers:
-        logger.log_hyperparams(config)
+        if isinstance(logger, TensorBoardRows):
+            logger.log_hyperparams(
+                config, dict.fromkeys(HP_METRICS, math.nan)
+            )  # until there is an evaluation
+        else:
+            logger.log_hyperparams(config)
+
+
+def log_scores(loggers: list[Logger], best: float, last10: float, step: int) -> None:
+    """The scores of a run beside its hyper-parameters, in TensorBoard's table of runs."""
+    for logger in loggers:
+        if isinstance(logger, TensorBoardRows):
+            logger.log_metrics(dict(zip(HP_METRICS, (best, last10), strict=True)), step)

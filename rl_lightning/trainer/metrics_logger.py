@@ -92,17 +92,20 @@ class MetricsLogger(Callback):
         clock_of(trainer).log_every = self.every
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._counting = False  # from the end of the first block on: a resumed run's clocks are not there yet
+        self._counting = False  # from the first block on: a resumed run's clocks are not there yet
         if self._place is not None and self._file is not None and trainer.is_global_zero:
             self._file.cut(self._place)  # rows past the checkpoint will be written again
             self._place = None
 
+    def on_train_batch_start(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
+        if not self._counting:
+            clock = clock_of(trainer)
+            self._counting, self._time = True, time.monotonic()
+            self._env_step, self._update = clock.env_step, clock.update
+
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
         clock = clock_of(trainer)
         now = clock.now
-        if not self._counting:
-            self._counting, self._time = True, time.monotonic()
-            self._env_step, self._update = clock.env_step, clock.update
         still = now == self.seen and clock.clock_name == "env_step"
         due = crossed_multiple(self.seen, now, self.every)
         if still:
@@ -115,7 +118,7 @@ class MetricsLogger(Callback):
         """A row of all that was measured since the last one."""
         data = data_of(trainer)
         metrics = over_ranks(data.collect_metrics() | module.pop_metrics())
-        metrics |= self._rates(data.clock.env_step, data.clock.update)
+        metrics |= module.settings_now() | self._rates(data.clock.env_step, data.clock.update)
         self.latest |= metrics
         emit(trainer, metrics)
         bar = {name: metrics[name] for name in ("collect/return", "train/loss") if name in metrics}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -288,3 +289,34 @@ def test_recorded_data_with_an_env(rl: Rl, workdir: Path) -> None:
     assert "best evaluation -" in closing and "last-10 mean" in closing and "(of 2 evaluations)" in closing
     assert "rl play seen" in result.out
     assert rl("list", "--filter", "env=Pendulum-v1").out.splitlines()[1].split()[0] == "seen"
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        ("ppo/cartpole", {"train/learning_rate", "train/clip_range", "train/ent_coef"}),
+        ("dqn/cartpole", {"train/learning_rate", "train/epsilon"}),
+    ],
+)
+def test_what_a_schedule_moves_is_logged(rl: Rl, workdir: Path, config: str, wanted: set[str]) -> None:
+    flags = [
+        "--env_steps",
+        "512",
+        "--data.num_envs",
+        "2",
+        "--log.tensorboard",
+        "false",
+        "--log.every",
+        "128",
+        "--eval_every",
+        "null",
+    ]
+    if config.startswith("dqn"):
+        flags += ["--data.learning_starts", "64", "--data.batch_size", "16"]
+    assert rl("fit", "--config", config, "--name", "r", *flags).code == 0
+    with open(workdir / "lightning_logs/r/metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert all(row[name] for row in rows for name in wanted)
+    assert float(rows[0]["time/env_steps_per_s"]) > 0
+    rates = [float(row["train/learning_rate"]) for row in rows]
+    assert rates[0] >= rates[-1] > 0

@@ -7,6 +7,7 @@ import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from rl_lightning.loggers.make_loggers import log_hyperparams_to_all, log_scores
 from rl_lightning.loggers.tensorboard_rows import TensorBoardRows
 
 ROWS = [
@@ -35,3 +36,16 @@ def test_a_resumed_run_drops_what_it_writes_again(tmp_path):
     points(TensorBoardRows, tmp_path)
     again = points(TensorBoardRows, tmp_path, [{"env_step": 200, "train/loss": 7.0}], purge=200)
     assert again["train/loss"] == [(100, "0.25"), (200, "7.0")]
+
+
+def test_the_table_of_runs_has_their_scores(tmp_path):
+    """Best and last-10 stand beside the hyper-parameters; no -1 that nobody scored."""
+    logger = TensorBoardRows(str(tmp_path), name="", version="")
+    log_hyperparams_to_all([logger], {"model": {"lr": 0.1}})
+    log_scores([logger], best=7.0, last10=5.5, step=300)
+    logger.finalize("success")
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]} == {
+        "hp_metric/best": 7.0, "hp_metric/last10": 5.5,
+    }  # fmt: skip
+    assert all(math.isnan(events.Scalars(tag)[0].value) for tag in events.Tags()["scalars"])

@@ -28,7 +28,7 @@ from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
 from rl_lightning.datasets.data_files import READABLE
 from rl_lightning.errors import DivergedError, EnvError, RLError
 from rl_lightning.io.text import counted, short
-from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams_to_all
+from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams_to_all, log_scores
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import Config
@@ -133,6 +133,9 @@ class FitSession:
             best = self.evaluation.best
             scores = {"best": best[1] if best else None, "best_at": best[0] if best else None}
             self.run.update(**{"status": "running", **scores, **self.evaluation.newest, **fields})
+            if best is not None and self.evaluation.last10 is not None:
+                now = self.cli.datamodule.clock.now
+                log_scores(self.loggers, best[1], self.evaluation.last10, now)
 
     def fit(self) -> int:
         began, before = time.monotonic(), self.run.read()
