@@ -165,8 +165,8 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
 
     def settings_now(self) -> dict[str, float]:
         """Learning rates, and the settings that a schedule moves, as they are now; PPO's entropy coefficient too."""
-        rates = [float(optimizer.param_groups[0]["lr"]) for optimizer in self.trainer.optimizers]
-        rates = list(dict.fromkeys(rates))
+        groups = [group for optimizer in self.trainer.optimizers for group in optimizer.param_groups[:1]]
+        rates = list(dict.fromkeys(float(group["lr"]) for group in groups if "lr" in group))
         settings = {f"train/learning_rate{f'_{i + 1}' if i else ''}": rate for i, rate in enumerate(rates)}
         for name, schedule in vars(self).items():
             start = vars(self).get(name.removesuffix("_schedule"))
