@@ -126,7 +126,7 @@ def compare_named(
 ) -> tuple[Comparison, dict[str, list[Run]]]:
     """Runs, groups or folders by their names: compared, and the runs that they stand for. See `compare`."""
     with Index() as index:
-        groups = select_runs(words, index)
+        groups = select_runs(words, index, metrics)
     return compare(groups, metrics, threshold, optimal, against), groups
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from rl_lightning.callbacks.evaluation_history import EvaluationHistory
-from rl_lightning.io.text import score
+from rl_lightning.io.text import clock_time, score
 from rl_lightning.trainer.access import clock_of
 from rl_lightning.trainer.metrics_logger import MetricsLogger
 
@@ -29,12 +29,6 @@ def short(number: float) -> str:
         if abs(number) >= size:
             return f"{number / size:.3g}{unit}"
     return f"{number:.3g}"
-
-
-def clock_time(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class Fact(NamedTuple):

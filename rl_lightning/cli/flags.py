@@ -16,7 +16,7 @@ from rl_lightning.runs.store.names import did_you_mean
 
 # The run group has a short flag per key. (A test holds this list against RunConfig.)
 RUN_KEYS = (
-    "name", "tags", "env_steps", "updates", "eval_every", "eval_episodes", "eval_max_steps",
+    "name", "tags", "env_steps", "updates", "eval_every", "eval_episodes", "eval_max_steps", "final_episodes",
     "save_every", "save_minutes", "milestone_every", "max_hours",
 )  # fmt: skip
 SHORT = {key: f"run.{key}" for key in RUN_KEYS} | {"seed": "seed_everything"}

@@ -25,6 +25,8 @@ class RunConfig:
         eval_episodes: Episodes of one evaluation.
         eval_max_steps: Env steps after which an evaluation cuts an episode. By default only envs without a time limit
             are cut: after the larger of 10,000 steps and 20 times the longest finished episode.
+        final_episodes: Episodes, on seeds of their own, of the evaluation that closes a finished policy: a row of
+            results.csv, and its scores in the run's record. None if null.
         save_every: Save a checkpoint each time the clock passes a multiple of this; at evaluations only if null.
         save_minutes: Also save when this many minutes have passed since the last save.
         milestone_every: Keep a numbered milestone each time the clock passes a multiple of this.
@@ -38,6 +40,7 @@ class RunConfig:
     eval_every: int | None = None
     eval_episodes: int = 10
     eval_max_steps: int | None = None
+    final_episodes: int | None = None
     save_every: int | None = None
     save_minutes: float | None = 10.0
     milestone_every: int | None = None
@@ -50,6 +53,7 @@ class RunConfig:
             "eval_every",
             "eval_episodes",
             "eval_max_steps",
+            "final_episodes",
             "save_every",
             "save_minutes",
             "milestone_every",

@@ -230,7 +230,7 @@ class ModelRolloutData(OfflineData):
         act = module.act_fn()
         model, there = self.dynamics.to(module.device), start.to(module.device)
         dreamed = imagined_return(model, act, there, self.rollout_length, self.termination, own, own).cpu()
-        report = {"imagined_return": float(dreamed.mean())}
+        report: dict[str, Any] = {"imagined_return": float(dreamed.mean())}
         scale, shift = self.reward_scale, self.reward_shift
         received = (
             None
@@ -242,10 +242,20 @@ class ModelRolloutData(OfflineData):
                 "real_return": float(received.mean()),
                 "model_exploitation": float((dreamed - received).mean()),
             }
+        else:
+            report["no_model_exploitation"] = self._why_not_placed()
         report |= {
             k.removeprefix("imagine/"): v for k, v in self.imagine(start, own=own).statistics().items()
         }
         return {"imagination": report}
+
+    def _why_not_placed(self) -> str:
+        if self.env is None:
+            return "the data name no env; give one: --data.env.id ID"
+        return (
+            f"{self.env.id} cannot be put into a recorded state; give your env a method set_state_from_obs(obs) "
+            "(docs/extending.md)"
+        )
 
     def collect_metrics(self) -> dict[str, float]:
         return super().collect_metrics() | self.measured

@@ -28,6 +28,12 @@ def score(value: float, scale: float | None = None) -> str:
     return text.removeprefix("-") if float(text) == 0 else text
 
 
+def clock_time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
 def counted(number: int, what: str) -> str:
     """1 thread, 2 threads."""
     return f"{number} {what}" + ("" if number == 1 else "s")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_lightning.analysis.evaluation.results_csv import HEADER, append_result
 from rl_lightning.errors import DataError
+from rl_lightning.runs.agents.results_csv import HEADER, append_result
 
 ROW = {"task": "hopper-medium", "algorithm": "BC", "seed": 0, "return": 1234.5678901234567, "episodes": 10}
 
@@ -61,11 +61,11 @@ def test_foreign_columns_and_foreign_files_are_refused(tmp_path):
 
 def test_a_file_from_before_changes_were_noted_is_read_and_goes_on(tmp_path):
     path = tmp_path / "results.csv"
-    path.write_text(",".join(HEADER[:-1]) + "\n")
+    path.write_text(",".join(HEADER[:-4]) + "\n")
     append_result(path, {**ROW, "checkpoint": "best.ckpt", "changed": "model.scale: 1 -> 4"})
     with path.open(newline="") as file:
         header, row = csv.reader(file)
-    assert header == list(HEADER[:-1]) and len(row) == len(header), "no row is wider than its file"
+    assert header == list(HEADER[:-4]) and len(row) == len(header), "no row is wider than its file"
     assert read_results(path)[0]["checkpoint"] == "best.ckpt"
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.evaluate import StepCap
 from rl_lightning.rollout.video import record_episode, write_video
 from rl_lightning.runs.agents.agent import LoadedAgent
+from rl_lightning.runs.agents.evaluate_agent import step_limit
 
 
 def play_episodes(
@@ -45,11 +45,6 @@ def play_episodes(
         return list(model.run_episodes(envs, episodes, seed, limit))
     finally:
         envs.close()
-
-
-def step_limit(envs: Any, given: int | None) -> str | None:
-    """Of an env that may never end an episode: where it is cut."""
-    return StepCap(envs, given).note
 
 
 def check_acts(agent: LoadedAgent, name: str) -> None:

@@ -26,8 +26,13 @@ FACTS = (
 )  # fmt: skip
 
 
-def report(result: Comparison, groups: Mapping[str, Sequence[Run]], title: str | None = None) -> str:
-    """The page, as one text."""
+def report(
+    result: Comparison,
+    groups: Mapping[str, Sequence[Run]],
+    title: str | None = None,
+    stages: Sequence[Table] = (),
+) -> str:
+    """The page, as one text; `stages` are the tables of the pipelines among what it is about."""
     scores = []
     for metric, first in zip(result.metrics, score_tables(result), strict=True):
         tables: list[Table] = [first]
@@ -46,6 +51,7 @@ def report(result: Comparison, groups: Mapping[str, Sequence[Run]], title: str |
         settings_table(result, limit=None),
         [run_part(run, budget) for run in runs.values()],
         [note for note in result.notes if note not in table_notes],
+        stages,
     )
 
 

@@ -43,6 +43,7 @@ def page(
     settings: Table,
     runs: Sequence[RunPart],
     notes: Sequence[str] = (),
+    stages: Sequence[Table] = (),
 ) -> str:
     """The whole page.
 
@@ -53,6 +54,7 @@ def page(
         settings: What was set differently.
         runs: Every run.
         notes: What a reader must know.
+        stages: Of every pipeline, what its stages have come to.
     """
     environment = Environment(
         loader=PackageLoader("rl_lightning.analysis.report", "."),
@@ -62,5 +64,5 @@ def page(
         keep_trailing_newline=True,
     )
     return environment.get_template("page.html").render(
-        title=title, made=made_by, scores=scores, settings=settings, runs=runs, notes=notes
+        title=title, made=made_by, scores=scores, settings=settings, runs=runs, notes=notes, stages=stages
     )

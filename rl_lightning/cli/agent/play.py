@@ -35,8 +35,8 @@ def play(words: list[str]) -> int:
         check_display(render)
     path = output_file(parsed.get("output"), run.folder / "videos" / "play.mp4", VIDEOS)
     episodes, seed = parsed.integer("episodes", PLAY_EPISODES), parsed.integer("seed", PLAY_SEED, least=0)
-    from rl_lightning.analysis.evaluation.episode_statistics import statistics_text
     from rl_lightning.analysis.evaluation.play_agent import check_acts, film_episode, play_episodes
+    from rl_lightning.runs.agents.episode_statistics import statistics_text
 
     agent = named_agent(parsed, "best", episodes)
     check_acts(agent, parsed.words[0])

@@ -30,8 +30,8 @@ def test(words: list[str]) -> int:
     takes = (*TAKES, "noise_rates", "noise_scales")
     parsed = parse(words, takes, (*OWN_SWITCHES, "noise"), config=True, command="test")
     path = output_file(parsed.get("output"), named_run(parsed, "test").folder / "test.json")
-    from rl_lightning.analysis.evaluation.evaluate_agent import test_agent
     from rl_lightning.analysis.evaluation.noise_grid import RATES, SCALES, noise_grid, noise_table
+    from rl_lightning.runs.agents.evaluate_agent import test_agent
 
     rates, scales = parsed.numbers("noise_rates", RATES), parsed.numbers("noise_scales", SCALES)
     agent = named_agent(parsed, "best", TEST_EPISODES)

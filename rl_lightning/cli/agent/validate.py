@@ -23,7 +23,7 @@ def validate(words: list[str]) -> int:
     [CONFIG]
     """
     agent = named_agent(parse(words, TAKES, OWN_SWITCHES, config=True, command="validate"), "last", None)
-    from rl_lightning.analysis.evaluation.evaluate_agent import validate_agent
+    from rl_lightning.runs.agents.evaluate_agent import validate_agent
 
     print(validate_agent(agent, note))
     return 0

@@ -18,6 +18,7 @@ def report(words: list[str]) -> int:
     [GROUPS]
 
       rl report lr1e-4 base --output report.html
+      rl report gormpo-demo-1                       a pipeline, by its stages
 
       --output FILE.html      (default report.html)
       --title TEXT            (default: the names)
@@ -27,8 +28,10 @@ def report(words: list[str]) -> int:
     comparison, groups = compared(parsed, "report")
     from rl_lightning.analysis.export.tables import write_output
     from rl_lightning.analysis.report.make_report import report as make_page
+    from rl_lightning.analysis.report.stage_table import pipeline_table
 
-    page = make_page(comparison, groups, parsed.get("title"))
+    stages = [table for word in parsed.words if (table := pipeline_table(word)) is not None]
+    page = make_page(comparison, groups, parsed.get("title"), stages)
     path = write_output(Path(parsed.get("output") or "report.html"), page)
     print(f"{path} ({len(page.encode()) / 1e6:.1f} MB, opens anywhere)")
     return 0

@@ -8,7 +8,9 @@ from rl_lightning.cli.process import say_loading
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.engine.fit import given_name, stem_of
+from rl_lightning.runs.engine.folder import is_first
 from rl_lightning.runs.fit_config import fit_config, show_config
+from rl_lightning.runs.store.run_folder import fresh_name
 
 
 def fit(words: list[str]) -> int:
@@ -52,5 +54,20 @@ def fit(words: list[str]) -> int:
 
         name = given_name(request, config)
         seeds, jobs = seed_list(parsed.get("seeds") or ""), parsed.integer("jobs", 1)
-        return run_group(normalize(words), name, stem_of(names, config), seeds, jobs)
-    return fit_config(config, request, names).code
+        group = name or fresh_name(stem_of(names, config))
+        code = run_group(normalize(words), group, seeds, jobs)
+        if "stages" in config:
+            show_stages(group)
+        return code
+    code, run = fit_config(config, request, names)
+    if "stages" in config and code == 0:
+        show_stages(str(run.folder))
+    return code
+
+
+def show_stages(name: str) -> None:
+    """The table that a pipeline ends with; of a group of seeds, once all of them have ended."""
+    from rl_lightning.analysis.report.stage_table import pipeline_text
+
+    if is_first():
+        print(pipeline_text(name), flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
 from rl_lightning.cli.process import say_loading
+from rl_lightning.cli.train.fit import show_stages
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.engine.init_distributed import init_distributed, run_lock
 from rl_lightning.runs.engine.resume import check_resume_mode, resume_run
@@ -31,9 +32,15 @@ def resume(words: list[str]) -> int:
     if (members := group_of(parsed.words[0])) is not None:
         from rl_lightning.runs.engine.group import resume_group
 
-        return resume_group(parsed.words[0], members, words, parsed.integer("jobs", 1))
+        code = resume_group(parsed.words[0], members, words, parsed.integer("jobs", 1))
+        if any((run.folder / "pipeline.json").is_file() for run in members):
+            show_stages(parsed.words[0])
+        return code
     run = resolve(parsed.words[0])
     say_loading(run.name)
     init_distributed()
     with run_lock(run):
-        return resume_run(run, request)
+        code = resume_run(run, request)
+    if code == 0 and (run.folder / "pipeline.json").is_file():
+        show_stages(str(run.folder))
+    return code

@@ -11,13 +11,16 @@ from rl_lightning.envs.registry import Env
 
 
 def can_set_state(env: Env) -> bool:
-    """Whether the env's whole state can be read off its observation."""
-    return _family(env) is not None
+    """Whether the env's whole state can be read off its observation: an env of the user's own has a method for it."""
+    return _own(env) is not None or _family(env) is not None
 
 
 def set_state_from_obs(env: Env, obs: NDArray[np.float32]) -> None:
     """Resets the env, then sets its state to that of the observation."""
     env.reset(seed=0)
+    if (place := _own(env)) is not None:
+        place(np.asarray(obs))
+        return
     raw: Any = env.unwrapped
     row = np.asarray(obs, np.float64)
     family = _family(env)
@@ -33,6 +36,12 @@ def set_state_from_obs(env: Env, obs: NDArray[np.float32]) -> None:
         raw.position = row
     else:
         raise ValueError(f"{type(raw).__name__} cannot be placed by its observation")
+
+
+def _own(env: Env) -> Any:
+    """`set_state_from_obs(obs)` of an env that can be put where an observation says."""
+    method = getattr(env.unwrapped, "set_state_from_obs", None)
+    return method if callable(method) else None
 
 
 def _family(env: Env) -> str | None:

@@ -7,7 +7,9 @@ from typing import Any
 from rl_lightning.clock.phases import ALIASES
 
 # Upper bounds of keys of run, and of model.init_args and data.init_args; what a flag sets is left alone.
-RUN_CAPS = {"env_steps": 200, "updates": 50, "eval_every": 100, "eval_episodes": 2, "save_every": 100}
+RUN_CAPS = {
+    "env_steps": 200, "updates": 50, "eval_every": 100, "eval_episodes": 2, "final_episodes": 2, "save_every": 100,
+}  # fmt: skip
 INIT_CAPS = {
     "num_envs": 2,
     "rollout_steps": 32,

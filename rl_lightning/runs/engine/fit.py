@@ -67,10 +67,23 @@ def train(
             code = training.fit()
             if code == 0 and is_first() and hands_on_frames(cli):
                 leave_artifact(run, saved)
+            if code == 0:
+                close(cli, run, request)
             return Ended(code, run)
     except BaseException:
         forget(run, fresh)
         raise
+
+
+def close(cli: RLCLI, run: Run, request: Request, which: str = "last") -> None:
+    """The closing evaluation of a finished policy, by one process alone."""
+    if cli.config.run.final_episodes is None or not is_first():
+        return
+    from rl_lightning.runs.agents.evaluate_agent import final_evaluation
+
+    line = final_evaluation(run, request, which)
+    if line:
+        print(line, flush=True)
 
 
 def hands_on_frames(cli: RLCLI) -> bool:

@@ -22,12 +22,11 @@ from rl_lightning.callbacks import (
     make_loggers,
 )
 from rl_lightning.callbacks.optimizer_warm_start import LearningRateReset, OptimizerWarmStart
-from rl_lightning.callbacks.progress_bar import clock_time
 from rl_lightning.checkpoints.checkpoint_store import read_meta
 from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
 from rl_lightning.datasets.data_files import READABLE
 from rl_lightning.errors import DivergedError, EnvError, RLError
-from rl_lightning.io.text import counted, short
+from rl_lightning.io.text import clock_time, counted, short
 from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams_to_all, log_scores
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.build import RLCLI
@@ -146,7 +145,11 @@ class FitSession:
             )
         for line in self.cli.datamodule.notes():
             self.say(f"note: {line}")
-        self.report(pid=os.getpid(), **({"env": self.task} if self.task else {}))
+        self.report(
+            pid=os.getpid(),
+            evaluated_on=self.cli.model.evaluated_on,
+            **({"env": self.task} if self.task else {}),
+        )
         self.control.farewell = lambda: self.give_up(before, time.monotonic() - began)
         status = "failed"
         try:

@@ -15,14 +15,13 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.io.text import score
 from rl_lightning.runs.engine.folder import GROUP_SEEDS
 from rl_lightning.runs.store.names import check_run_name
-from rl_lightning.runs.store.run_folder import Run, fresh_name, group_of, logs_root
+from rl_lightning.runs.store.run_folder import Run, group_of, logs_root
 
 RL = [sys.executable, "-m", "rl_lightning.cli"]
 
 
-def run_group(words: list[str], name: str | None, stem: str, seeds: list[int], jobs: int) -> int:
+def run_group(words: list[str], group: str, seeds: list[int], jobs: int) -> int:
     """Trains every seed, `jobs` at a time; the group's scores at the end."""
-    group = name or fresh_name(stem)
     members = members_of(group, seeds)
     rest = without(words, ("seeds", "jobs", "name", "run.name", "seed", "seed_everything", "group"))
     cores = os.cpu_count() or 1

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from rl_lightning.callbacks import Phases, RunController
-from rl_lightning.callbacks.progress_bar import clock_time
 from rl_lightning.errors import RLError
-from rl_lightning.io.text import short
+from rl_lightning.io.text import clock_time, short
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.trainer.access import clock_of
 

@@ -18,7 +18,7 @@ from rl_lightning.io.artifact_place import locate_artifact
 from rl_lightning.redaction import redact, redact_words
 from rl_lightning.runs.config.compose import Config, find, inline
 from rl_lightning.runs.config.parsing import import_packages, parse_config
-from rl_lightning.runs.engine.fit import given_name, stem_of
+from rl_lightning.runs.engine.fit import close, given_name, stem_of
 from rl_lightning.runs.engine.folder import (
     Ended,
     _check_not_running_here,
@@ -215,7 +215,9 @@ def run_jobs(
         job.flags = [*own_flags(job, flags), *marks(objects[job.stage])]
 
     def fit(job: Job, folder: Path, config: Config, before: Path | None, title: str) -> int:
-        return fit_stage(Run(folder), config, stage_request(request, job, flags, objects), before, title)
+        return fit_stage(
+            Run(folder), config, stage_request(request, job, flags, objects), before, title, job.artifact
+        )
 
     def say(text: str) -> None:
         if is_first():
@@ -254,8 +256,11 @@ def read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def fit_stage(run: Run, config: Config, request: Request, before: Path | None, title: str) -> int:
-    """Trains one stage in its folder, resuming from its own checkpoints if there are any."""
+def fit_stage(
+    run: Run, config: Config, request: Request, before: Path | None, title: str, artifact: str = "best"
+) -> int:
+    """Trains one stage in its folder, resuming from its own checkpoints if there are any; a policy is evaluated last,
+    with the weights that become its artifact."""
     from rl_lightning.runs.engine.fit_session import FitSession
     from rl_lightning.runs.engine.run_start import newest, start_from
 
@@ -272,4 +277,7 @@ def fit_stage(run: Run, config: Config, request: Request, before: Path | None, t
     if is_first():
         write_config(run, saved)
         start_record_of(run, saved, request)
-    return FitSession(cli, run, redact(saved), request.debug, start, title).fit()
+    code = FitSession(cli, run, redact(saved), request.debug, start, title).fit()
+    if code == 0:
+        close(cli, run, request, artifact)
+    return code

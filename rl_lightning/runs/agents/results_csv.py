@@ -29,8 +29,12 @@ HEADER = (
     "run",
     "checkpoint",
     "changed",
+    "std",
+    "penalty",
+    "coefficient",
 )
-OLDER = HEADER[:-1]  # files begun before there was a column for changed settings; they go on without it
+# Files begun before there were columns for changed settings, and for the spread: they go on without.
+OLDER = (HEADER[:-4], HEADER[:-3])
 
 
 def append_result(path: str | Path, row: dict[str, Any]) -> None:
@@ -61,7 +65,7 @@ def _opening(file: IO[bytes], path: Path) -> tuple[str, Sequence[str]]:
 
 
 def _check(columns: Sequence[str] | None, path: Path) -> Sequence[str]:
-    if tuple(columns or ()) not in (HEADER, OLDER):
+    if tuple(columns or ()) not in (HEADER, *OLDER):
         raise DataError(f"{path}: its columns are not those of a results file. Move it away and run again")
     return tuple(columns or ())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rl_lightning.analysis.evaluation.results_csv import append_result
 from rl_lightning.redaction import redact
+from rl_lightning.runs.agents.results_csv import append_result
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.pipeline.relocate_inputs import relocate_inputs
@@ -46,15 +46,11 @@ def note_result(
     cli: Any,
     settings: EvaluatedSettings,
     checkpoint: str,
-    mean: float,
-    length: float,
-    episodes: int,
+    numbers: dict[str, Any],
 ) -> None:
-    """Appends to lightning_logs/results.csv; only data sets have what such a row tells."""
+    """Appends to lightning_logs/results.csv; what the data do not have stays empty."""
     data, record = cli.datamodule, run.read()
-    rows = getattr(data, "dataset", None)
-    if rows is None:
-        return
+    rows, mean = getattr(data, "dataset", None), numbers["mean"]
     penalty = getattr(data, "penalty", None)
     model = getattr(penalty, "model", None)
     stage = run.folder.parent.resolve() != logs_root().resolve()
@@ -63,19 +59,22 @@ def note_result(
     append_result(
         logs_root() / "results.csv",
         {
-            "task": data.source,
+            "task": data.spec.env_id if rows is None else data.source,
             "algorithm": run.name if stage else type(cli.model).__name__,
             "density": "" if model is None else type(model.net).__name__.removesuffix("Net"),
             "percentile": getattr(penalty, "percentile", ""),
+            "penalty": "" if penalty is None else type(penalty).__name__,
+            "coefficient": getattr(data, "penalty_coef", ""),
             "seed": cli.config.seed_everything,
             "return": mean,
+            "std": numbers["std"],
             "normalized_score": score,
-            "normalization": rows.reference.kind if rows.reference is not None else "",
-            "length": length,
-            "episodes": episodes,
+            "normalization": rows.reference.kind if rows is not None and rows.reference is not None else "",
+            "length": numbers["length"],
+            "episodes": numbers["episodes"],
             "config_hash": settings.config_hash,
             "git": git.get("commit", "") if isinstance(git, dict) else git,
-            "data_hash": rows.sha256,
+            "data_hash": "" if rows is None else rows.sha256,
             "checkpoint": checkpoint,
             "changed": "; ".join(settings.changed),
             "run": f"{run.folder.parent.name}/{run.name}" if stage else run.name,

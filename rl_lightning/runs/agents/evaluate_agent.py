@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rl_lightning.analysis.evaluation.episode_statistics import (
+from rl_lightning.errors import ConfigError
+from rl_lightning.io.atomic import write_json
+from rl_lightning.io.text import score
+from rl_lightning.rollout.evaluate import StepCap
+from rl_lightning.runs.agents.agent import LoadedAgent, load_agent
+from rl_lightning.runs.agents.episode_statistics import (
     episode_statistics,
     statistics_text,
     values_text,
 )
-from rl_lightning.analysis.evaluation.play_agent import step_limit
-from rl_lightning.analysis.evaluation.result_row import evaluated, note_result
-from rl_lightning.errors import ConfigError
-from rl_lightning.io.atomic import write_json
-from rl_lightning.runs.agents.agent import LoadedAgent
+from rl_lightning.runs.agents.result_row import evaluated, note_result
 from rl_lightning.runs.request import Request
-from rl_lightning.runs.store.run_folder import now
+from rl_lightning.runs.store.run_folder import Run, now
 
 
 class Tested(NamedTuple):
@@ -56,13 +58,16 @@ def validate_agent(agent: LoadedAgent, tell: Callable[[str], None]) -> str:
     return statistics_text(agent.title, evaluated_episodes(agent))
 
 
-def test_agent(agent: LoadedAgent, request: Request, tell: Callable[[str], None]) -> Tested:
+def test_agent(
+    agent: LoadedAgent, request: Request, tell: Callable[[str], None], always: bool = False
+) -> Tested:
     """Evaluates on fresh seeds, and adds a row to results.csv where the policy was learned from data.
 
     Args:
         agent: The agent of a run.
         request: What it was loaded with: settings that differ from the run's are noted.
         tell: Is called, before it takes its time, with what the evaluation may have to cut.
+        always: A row for results.csv whatever the policy was learned from.
     """
     assert agent.run is not None
     trainer = agent.cli.make_trainer([], [])
@@ -83,7 +88,8 @@ def test_agent(agent: LoadedAgent, request: Request, tell: Callable[[str], None]
     if more:
         parts.append(values_text("", more))
     which = agent.title.split(" · ")[1]
-    note_result(agent.run, agent.cli, settings, which, numbers["mean"], numbers["length"], len(episodes))
+    if always or getattr(data, "dataset", None) is not None:  # only data sets have all that such a row tells
+        note_result(agent.run, agent.cli, settings, which, numbers | {"episodes": len(episodes)})
     rows = [_row(episode) for episode in episodes]
     return Tested("\n".join(parts), {**about, **numbers, **more, "episodes": rows}, None, len(episodes))
 
@@ -100,6 +106,41 @@ def tell_limit(agent: LoadedAgent, tell: Callable[[str], None]) -> None:
         envs = data.eval_envs(data.clock.run.eval_episodes)
         if envs is not None and (note := step_limit(envs, data.clock.run.eval_max_steps)):
             tell(note)
+
+
+def step_limit(envs: Any, given: int | None) -> str | None:
+    """Of an env that may never end an episode: where it is cut."""
+    return StepCap(envs, given).note
+
+
+def final_evaluation(run: Run, request: Request, which: str = "last") -> str:
+    """The closing evaluation of a policy, on `final_episodes` fresh seeds: a row of results.csv, and its scores in
+    the run's record. Returns a line about it, empty where none is asked for.
+
+    Args:
+        run: The finished run or stage.
+        request: What it was made with.
+        which: The checkpoint that is evaluated.
+    """
+    plain = replace(request, overlays=[], checkpoint=which, small=False)
+    agent = load_agent(run, plain)
+    episodes = agent.cli.config.run.final_episodes
+    if episodes is None or agent.cli.model.evaluated_on != "episodes":
+        return ""
+    if agent.cli.datamodule.eval_envs(1) is None:
+        return f"no final evaluation: {type(agent.cli.datamodule).__name__} names no env to play in"
+    agent.cli.datamodule.clock.run.eval_episodes = episodes
+    tested = test_agent(agent, plain, lambda note: None, always=True)
+    tested.write(run.folder / "test.json")
+    values = tested.values
+    final = {key: values[key] for key in ("mean", "std", "iqm", "low", "high")}
+    final |= {"episodes": tested.episodes, "checkpoint": which, **values.get("scores", {})}
+    run.update(final=final)
+    normalized = final.get("normalized_score")
+    shown = "" if normalized is None else f", normalized score {normalized:.1f}"
+    scale = abs(final["mean"])
+    spread = f"{score(final['mean'], scale)} ± {score(final['std'], scale)}"
+    return f"final evaluation ({which}): {spread} over {tested.episodes} episodes{shown}"
 
 
 def evaluated_episodes(agent: LoadedAgent) -> list[Any]:
