@@ -71,3 +71,8 @@ def pip() -> str:
         return "pip"
     folder = os.path.relpath(here) if here.is_relative_to(Path.cwd()) else str(here)
     return f"{Path(folder, *Path(sys.executable).parts[-2:])} -m pip"
+
+
+def needs_mujoco_py(entry_point: str) -> bool:
+    """Whether an env of Gymnasium-Robotics needs mujoco_py, which nobody can install any more."""
+    return ":MujocoPy" in entry_point or entry_point.startswith("gymnasium_robotics.envs.mujoco.")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from rl_lightning.extras import needs_mujoco_py
 from rl_lightning.runs.config.catalog import PACKAGE
 
 _EXTRAS = {"box2d": "box2d", "mujoco": "mujoco"}
@@ -41,7 +42,7 @@ def _toys() -> set[str]:
     for file in sorted((PACKAGE / "envs" / "toys").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                ids.update(re.findall(r"^rl/[\w-]+$", node.value))
+                ids.update(re.findall(r"^rl/[\w-]+-v\d+$", node.value))
     return ids
 
 
@@ -80,8 +81,11 @@ def _registered(package: str) -> list[str]:
     versions = sorted(_versions(file))
     ids: set[str] = set()
     for call in _calls(file):
+        words = {keyword.arg: keyword.value for keyword in call.keywords}
+        if needs_mujoco_py(_text(words.get("entry_point"))):
+            continue  # it cannot be made any more
         version = next((value for line, value in reversed(versions) if line < call.lineno), "")
-        ids.update(_text(keyword.value, version) for keyword in call.keywords if keyword.arg == "id")
+        ids.add(_text(words.get("id"), version))
     return sorted(name for name in ids if re.search(r"-v\d+$", name))
 
 

@@ -140,7 +140,7 @@ def gym_make(
     except RLError:
         raise
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        if "mujoco_py" in str(error):
+        if "mujoco_py" in str(error) or "mujoco v2 and v3" in str(error):
             newer = nearest(env_id, [name for name in gymnasium.registry if name != env_id])
             raise ConfigError(f"{env_id} needs mujoco_py, which is no longer made; use {newer}") from error
         extra = next((name for name in ("mujoco", "box2d", "atari") if name in str(spec.entry_point)), "all")

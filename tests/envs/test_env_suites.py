@@ -137,3 +137,30 @@ def test_stack_pads_with_the_first_frame_newest_last():
 def test_pixel_transforms_refuse_states():
     with pytest.raises(ConfigError, match="pixels"):
         make_env(EnvConfig("CartPole-v1", transforms=[Resize(8)]))
+
+
+@pytest.mark.parametrize("env_id", ["FetchReach-v4", "HandReach-v3", "FrankaKitchen-v1"])
+def test_robotics_with_joints_of_other_kinds(env_id):
+    """Their models are set by joint, and MuJoCo's kinds of joints equal no number of numpy's any more."""
+    pytest.importorskip("gymnasium_robotics")
+    env = make_env(EnvConfig(env_id))
+    obs, _ = env.reset(seed=0)
+    after, *_ = env.step(env.action_space.sample())
+    assert np.isfinite(obs).all() and not np.array_equal(obs, after)
+    env.close()
+
+
+@pytest.mark.parametrize(("old", "new"), [("FetchReach-v1", "FetchReach-v4"), ("Hopper-v2", "Hopper-v5")])
+def test_what_needs_mujoco_py_names_its_successor(old, new):
+    with pytest.raises(ConfigError, match=f"no longer made; use {new}"):
+        make_env(EnvConfig(old))
+
+
+def test_envs_that_cannot_be_made_are_not_listed():
+    from rl_lightning.analysis.env_index import environments
+    from rl_lightning.envs.suites.robotics import known_ids
+
+    listed = [name for name, *_ in environments()]
+    robotics = {name for name, suite, _ in environments() if suite == "robotics"}
+    assert "FetchReach-v4" in robotics and robotics <= set(known_ids())
+    assert not {"FetchReach-v1", "Hopper-v2", "rl/AntMaze-"} & {*listed, *known_ids()}
