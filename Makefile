@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
+# With pip's own bars; without the box in which setuptools warns of editable installs.
+INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --disable-pip-version-check --progress-bar on
 STAMP := $(VENV)/.installed
 # Tests that neither start a process nor train a whole run.
 QUICK := $(addprefix tests/,behaviors clock datamodules datasets functional io kernels loggers models nn optim planning replay rollout \
@@ -26,16 +28,16 @@ install: $(STAMP)
 $(CORE): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (a minute or two the first time)"
-	@$(BIN)/python -m pip install --quiet --upgrade pip
-	@$(BIN)/python -m pip install --progress-bar on --quiet -e .
+	@$(INSTALL) --quiet --upgrade pip
+	@$(INSTALL) -e .
 	@touch $(CORE)
 
 # Above Python 3.12 dm_control is installed without its dependencies: one of them, labmaze, cannot be built by pip.
 $(STAMP): $(CORE)
 	@echo "installing every extra and the tools of the tests (a few minutes the first time)"
-	@$(BIN)/python -m pip install --progress-bar on --quiet -e '.[all,dev]'
+	@$(INSTALL) -e '.[all,dev]'
 	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 13))'; then \
-		$(BIN)/python -m pip install --quiet --no-deps 'dm_control>=1.0.50,<1.1'; fi
+		$(INSTALL) --quiet --no-deps 'dm_control>=1.0.50,<1.1'; fi
 	@touch $(STAMP)
 
 run: $(CORE)

@@ -11,6 +11,7 @@ import torch
 
 from rl_lightning.algorithms.ranges import check_ranges
 from rl_lightning.errors import ConfigError, ResumeError, name_arguments
+from rl_lightning.io.trust import why_not_loaded
 from rl_lightning.models.described import describe, hints_of, missing_in, path_of, rebuild, trusted_class
 
 POSITIONAL = "*"  # where a constructor takes any positional arguments: all of them, in order
@@ -142,8 +143,9 @@ def read_checkpoint(place: Path) -> tuple[Path, dict[str, Any]]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged or hostile file can raise nearly anything
-        reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
-        raise ResumeError(f"{path}: not a checkpoint that can be loaded safely ({reason})") from None
+        raise ResumeError(
+            f"{path}: not a checkpoint that can be loaded safely ({why_not_loaded(error)})"
+        ) from None
     if not isinstance(state, dict) or not isinstance(state.get("state_dict"), dict):
         raise ResumeError(f"{path}: holds no weights")
     if not isinstance(state.get("hyper_parameters"), dict):

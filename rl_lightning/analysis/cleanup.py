@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.io.atomic import write_json
-from rl_lightning.io.text import printable
+from rl_lightning.io.text import file_size, printable
 from rl_lightning.runs.store.index import Index, RunEntry
 from rl_lightning.runs.store.metrics_file import lower_is_better
 from rl_lightning.runs.store.run_filters import value_of
@@ -46,7 +46,7 @@ class CleanupPlan:
         lines = [f"kept   {printable(name)}: {reason}" for name, reason in self.kept_because.items()]
         for name, paths in self.to_delete.items():
             lines.append(f"clean  {printable(name)}: {', '.join(path.name for path in paths)}")
-        total = f"{len(self.to_delete)} runs to clean, {self.size / 1e6:.1f} MB"
+        total = f"{len(self.to_delete)} runs to clean, {file_size(self.size)}"
         return "\n".join([*lines, f"{total}; configs, records and metrics stay"])
 
 

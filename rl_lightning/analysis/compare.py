@@ -14,7 +14,7 @@ from rl_lightning.analysis.stats_table import COLUMNS, as_text
 from rl_lightning.errors import DataError, ResumeError
 from rl_lightning.functional import score_statistics
 from rl_lightning.functional.score_statistics import LAST, is_few
-from rl_lightning.io.text import short
+from rl_lightning.io.text import number, short
 from rl_lightning.runs.store.flat_settings import read_settings, setting, varying
 from rl_lightning.runs.store.index import Index
 from rl_lightning.runs.store.metrics_file import ALIASES, header, lower_is_better, real_name
@@ -205,7 +205,7 @@ def _one_metric(
     direction = " (lower is better)" if lower else ""
     clock = next(iter(clocks))
     result.notes.append(
-        f"{metric}{direction}: gap to {ideal:.4g}, {clock} until {goal:.4g}, "
+        f"{metric}{direction}: gap to {number(ideal)}, {clock} until {number(goal)}, "
         f"auc is the mean from {clock} {short(start)} to {short(end)}"
     )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rl_lightning.functional.score_statistics import LAST
-from rl_lightning.io.text import printable
+from rl_lightning.io.text import number, printable
 from rl_lightning.runs.store.metrics_file import lower_is_better
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def shown(value: Any) -> str:
     if value is None or value == "":
         return "-"
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e7 else f"{value:.4g}"
+        return str(int(value)) if value.is_integer() and abs(value) < 1e7 else number(value)
     return printable(str(value))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rl_lightning.analysis.plot import Curve, in_characters, read_curve
 from rl_lightning.errors import RLError
-from rl_lightning.io.text import printable, short
+from rl_lightning.io.text import number, printable, short
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.store.run_folder import Run, alive, logs_root, resolve_group
 from rl_lightning.sweep.trial_scores import history
@@ -70,7 +70,7 @@ def status_line(run: Run) -> str:
         parts.append(f"{short(speed)} {'steps' if clock == 'env_step' else 'updates'}/s")
     for key in ("best", "last10"):
         if isinstance(record.get(key), int | float):
-            parts.append(f"{key} {record[key]:.4g}")
+            parts.append(f"{key} {number(record[key])}")
     memory = last_value(run, "time/memory_gb")
     if memory is not None:
         parts.append(f"{memory:.2g} GB")

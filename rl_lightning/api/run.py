@@ -14,6 +14,7 @@ from rl_lightning.api.group import TrainedRuns
 from rl_lightning.api.objects import sort_out
 from rl_lightning.api.spelling import spoken_in_python
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.text import number
 
 if TYPE_CHECKING:
     from rl_lightning.api.policy import LoadedPolicy
@@ -113,7 +114,7 @@ class TrainedRun:
         return load(self, checkpoint, imports)
 
     def __repr__(self) -> str:
-        best = "" if self.best is None else f", best {self.best:.4g}"
+        best = "" if self.best is None else f", best {number(self.best)}"
         return f"<run {self.name}: {self.status}{best}>"
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from rl_lightning.callbacks.evaluation_history import EvaluationHistory
-from rl_lightning.io.text import clock_time, score
+from rl_lightning.io.text import clock_time, number, score
 from rl_lightning.trainer.access import clock_of
 from rl_lightning.trainer.metrics_logger import MetricsLogger
 
@@ -23,12 +23,12 @@ LEAST_TITLE = 6
 PLAIN_EVERY = 15.0  # seconds between lines where there is no terminal
 
 
-def short(number: float) -> str:
+def short(amount: float) -> str:
     """1234 -> 1.2k"""
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(number) >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:.3g}"
+        if abs(amount) >= 0.9995 * size:
+            return f"{amount / size:.3g}{unit}"
+    return f"{amount:.3g}"
 
 
 class Fact(NamedTuple):
@@ -133,7 +133,7 @@ class RunProgressBar(Callback):
         if "collect/return" in self.metrics_logger.latest:
             facts.append(Fact(f"return {score(self.metrics_logger.latest['collect/return'])}"))
         elif "train/loss" in self.metrics_logger.latest:
-            facts.append(Fact(f"loss {self.metrics_logger.latest['train/loss']:.4g}"))
+            facts.append(Fact(f"loss {number(self.metrics_logger.latest['train/loss'])}"))
         if self.evaluation.last is not None:
             facts.append(Fact(f"eval {score(self.evaluation.last)}", "bold"))
         return facts
@@ -149,7 +149,7 @@ class RunProgressBar(Callback):
             Fact(f"{short((schedule.update - self._updates) / max(elapsed, 1e-9))} updates/s", spare=True),
         ]
         if "train/loss" in self.metrics_logger.latest:
-            facts.append(Fact(f"loss {self.metrics_logger.latest['train/loss']:.4g}"))
+            facts.append(Fact(f"loss {number(self.metrics_logger.latest['train/loss'])}"))
         return (min(1.0, done / length) if length else None), facts
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

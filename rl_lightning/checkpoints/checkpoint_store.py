@@ -23,6 +23,7 @@ import torch
 
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.atomic import atomic_open, sync_folder, write_json
+from rl_lightning.io.trust import why_not_loaded
 
 FORMAT = 1
 PLAIN = (bool, int, float, complex, str, bytes, torch.Tensor, torch.dtype, torch.Size, type(None))
@@ -69,8 +70,9 @@ def read_file(path: Path) -> Any:
     except FileNotFoundError:
         raise ResumeError(f"{path}: no such checkpoint") from None
     except Exception as error:  # a damaged or hostile file can raise nearly anything
-        reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
-        raise ResumeError(f"{path}: not a checkpoint that can be loaded safely ({reason})") from None
+        raise ResumeError(
+            f"{path}: not a checkpoint that can be loaded safely ({why_not_loaded(error)})"
+        ) from None
 
 
 def checksum(path: Path) -> str:

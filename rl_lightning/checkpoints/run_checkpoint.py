@@ -19,6 +19,7 @@ from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file
 from rl_lightning.clock.run_clock import crossed_multiple
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.atomic import write_json
+from rl_lightning.io.text import file_size
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.stop_request import BlockAbandoned
 from rl_lightning.trainer.access import clock_of, data_of
@@ -296,7 +297,7 @@ class RunCheckpoint(ModelCheckpoint):
                 f"rl resume {self.generations.folder.parent.name}" if checkpoints else "the same line again"
             )
             raise ResumeError(
-                f"{self.generations.folder}: {free / 2**20:.1f} MB free, a checkpoint needs {needed / 2**20:.1f} MB. "
+                f"{self.generations.folder}: {file_size(free)} free, a checkpoint needs {file_size(needed)}. "
                 f"Free some space and type: {again}"
             )
 

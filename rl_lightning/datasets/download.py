@@ -17,6 +17,7 @@ from rl_lightning.datasets.load import file_digest
 from rl_lightning.datasets.references import short_name
 from rl_lightning.errors import DataError
 from rl_lightning.io.atomic import atomic_path, write_text
+from rl_lightning.io.text import file_size
 
 SERVER = "https://rail.eecs.berkeley.edu/datasets/offline_rl"
 CHUNK = 1 << 20
@@ -58,10 +59,10 @@ def get_dataset(name: str, url: str | None, progress: Progress, tell: Callable[[
         return f"{path} is here already (sha256 {digest})"
 
     def begin(size: int) -> None:
-        tell(f"{source} ({size / 1e6:.1f} MB)" if size else f"{source} (of unknown size)")
+        tell(f"{source} ({file_size(size)})" if size else f"{source} (of unknown size)")
 
     digest = fetch(source, path, progress, begin=begin)
-    return f"{path}: {path.stat().st_size / 1e6:.1f} MB, sha256 {digest} (kept in {path.name}.sha256)"
+    return f"{path}: {file_size(path.stat().st_size)}, sha256 {digest} (kept in {path.name}.sha256)"
 
 
 def fetch(

@@ -10,7 +10,21 @@ def short(value: float) -> str:
         if abs(value) >= limit:
             scaled = value / (1e3 if unit == "k" else limit)
             return f"{scaled:.3g}{unit}"
-    return f"{value:.4g}"
+    return number(value)
+
+
+def number(value: float) -> str:
+    """Four digits that count, and all that stand before the point: 0.03125, 487.3, 12503."""
+    text = f"{value:.4g}"
+    return f"{value:.0f}" if "e" in text and 1 <= abs(value) < 1e7 else text
+
+
+def file_size(count: float) -> str:
+    """Bytes as 512 bytes, 34 kB, 1.7 MB, 2.3 GB."""
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= limit:
+            return f"{count / limit:.3g} {unit}" if count < 1000 * limit else f"{count / limit:.0f} {unit}"
+    return f"{count:.0f} bytes"
 
 
 def score(value: float, scale: float | None = None) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl_lightning.envs.make import EnvConfig, make_envs
+from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.envs.wrappers.env_noise import EnvNoise
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.score_statistics import bootstrap_interval, mean
@@ -18,6 +18,7 @@ KINDS = {"observations": (False, True), "actions": (True, False), "both": (True,
 RATES = (0.1, 1.0)
 SCALES = (0.01, 0.05, 0.1, 0.3)
 MOST_ENVS = 16
+UNSCALED = 1.0  # of noise that has no scale
 TAIL = 0.1  # fraction of the worst episodes that the CVaR averages
 
 
@@ -58,7 +59,8 @@ def robustness(
     if episodes < 1:
         raise ConfigError(f"episodes is {episodes}; it must be at least 1")
     rows = [_row(module, env_config, None, "none", episodes, seed, max_steps)]
-    for kind, rate, scale in _cells(kinds, rates, scales):
+    discrete = probe_spec(env_config).action_kind != "continuous"
+    for kind, rate, scale in _cells(kinds, rates, scales, discrete):
         actions, observations = KINDS[kind]
         relative = stds is not None and observations
         std = [float(value) for value in stds] if stds is not None and relative else None
@@ -68,9 +70,12 @@ def robustness(
 
 
 def _cells(
-    kinds: Sequence[str], rates: Sequence[float], scales: Sequence[float]
+    kinds: Sequence[str], rates: Sequence[float], scales: Sequence[float], discrete: bool
 ) -> Iterator[tuple[str, float, float]]:
-    yield from ((k, float(r), float(s)) for k in kinds for r in rates for s in scales if r and s)
+    """Discrete actions are drawn anew at a rate: their noise has no scale, and one row of each rate."""
+    for kind in kinds:
+        own = [UNSCALED] if discrete and kind == "actions" and any(scales) else scales
+        yield from ((kind, float(rate), float(scale)) for rate in rates for scale in own if rate and scale)
 
 
 def _row(
@@ -125,7 +130,7 @@ def _cells_of(row: NoiseRow, clean: float | None) -> tuple[str, ...]:
     return (
         row.kind,
         f"{row.rate:g}" if noisy else "-",
-        f"{row.scale:g}{' std' if row.relative else ''}" if noisy else "-",
+        f"{row.scale:g}{' std' if row.relative else ''}" if noisy and row.scale != UNSCALED else "-",
         f"{row.mean:.2f}",
         f"{row.low:.2f} to {row.high:.2f}",
         f"{row.cvar:.2f}",

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from rl_lightning.io.atomic import atomic_open, write_text
+from rl_lightning.io.text import number
 from rl_lightning.sweep.definition import SweepDefinition
 from rl_lightning.sweep.study import TrialRow
 
@@ -29,7 +30,7 @@ def best_row(rows: Sequence[TrialRow], direction: str) -> TrialRow | None:
 
 def shown_params(params: dict[str, Any]) -> str:
     return " ".join(
-        f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
+        f"{key}={number(value)}" if isinstance(value, float) else f"{key}={value}"
         for key, value in params.items()
     )
 

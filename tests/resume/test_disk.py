@@ -36,7 +36,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 def test_full_at_the_start(runs: Path, logs: Path, rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     done = rl("fit", "--config", str(runs / "sac.yaml"), "--name", "full")
-    assert done.code == 4 and "0.0 MB free, a checkpoint needs 1.0 MB" in done.err
+    assert done.code == 4 and "free, a checkpoint needs" in done.err and "0.0 MB" not in done.err
     assert (
         not CheckpointStore(logs / "full" / "checkpoints").checkpoints()
         and not (logs / "full" / "metrics.csv").exists()

@@ -100,3 +100,10 @@ def test_the_table_as_text():
     assert "%" not in noise_table([clean._replace(mean=-5.0), noisy]).splitlines()[2], (
         "no share of a negative return"
     )
+
+
+def test_noise_on_discrete_actions_has_no_scale():
+    """They are drawn anew at a rate; rows of other scales would be the same again."""
+    rows = robustness(Player(balance), CART, (0.5, 1.0), (0.1, 0.3), ("actions",), episodes=2)
+    assert [(row.kind, row.rate) for row in rows] == [("none", 0.0), ("actions", 0.5), ("actions", 1.0)]
+    assert noise_table(rows).splitlines()[2].split()[:3] == ["actions", "0.5", "-"]

@@ -1,4 +1,4 @@
-"""Deep Q-learning (Mnih et al. 2015), with double (van Hasselt 2016), duelling (Wang 2016) and n-step targets."""
+"""Deep Q-learning (Mnih et al. 2015), with double (van Hasselt 2016), dueling (Wang 2016) and n-step targets."""
 
 from __future__ import annotations
 

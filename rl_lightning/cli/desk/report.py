@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rl_lightning.cli.desk.compared import STATISTICS, compared
 from rl_lightning.cli.flags import parse
+from rl_lightning.io.text import file_size
 
 
 def report(words: list[str]) -> int:
@@ -33,5 +34,5 @@ def report(words: list[str]) -> int:
     stages = [table for word in parsed.words if (table := pipeline_table(word)) is not None]
     page = make_page(comparison, groups, parsed.get("title"), stages)
     path = write_output(Path(parsed.get("output") or "report.html"), page)
-    print(f"{path} ({len(page.encode()) / 1e6:.1f} MB, opens anywhere)")
+    print(f"{path} ({file_size(len(page.encode()))}, opens anywhere)")
     return 0

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rl_lightning.functional.score_statistics import bootstrap_interval, iqm, mean, std
+from rl_lightning.io.text import number
 from rl_lightning.rollout.evaluate import extra_means
 
 
@@ -28,7 +29,7 @@ def statistics_text(title: str, episodes: Sequence[Any]) -> str:
     """The same in four lines."""
     numbers = episode_statistics(episodes)
     interval = f"{numbers['low']:.2f} to {numbers['high']:.2f}"
-    extra = [f"{key} {value:.3g}" for key, value in extra_means(episodes).items()]
+    extra = [f"{key} {number(value)}" for key, value in extra_means(episodes).items()]
     if "cut" in numbers:
         extra.append(f"{numbers['cut']} of {len(episodes)} episodes cut (--eval_max_steps)")
     return "\n".join(
@@ -56,4 +57,4 @@ def values_text(title: str, groups: dict[str, Any]) -> str:
 def _number(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "  ".join(_number(item) for item in value)
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return number(value) if isinstance(value, float) else str(value)

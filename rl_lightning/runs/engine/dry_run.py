@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.io.text import short
+from rl_lightning.io.text import file_size, short
 from rl_lightning.redaction import redact
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import find
@@ -31,14 +31,15 @@ def describe(cli: RLCLI, names: list[str], probe: bool = True) -> str:
     spec, data, model = cli.datamodule.spec, cli.datamodule, cli.model
     lines = [yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip(), ""]
     lines.append(f"observation  {list(spec.obs_shape)} {spec.obs_dtype}")
-    sizes = f" of {list(spec.action_sizes)}" if spec.action_sizes else ""
-    lines.append(f"action       {spec.action_kind} {list(spec.action_shape)}{sizes}")
+    sizes = " x ".join(map(str, spec.action_sizes or ()))
+    shape = f"{list(spec.action_shape)}" if spec.action_kind == "continuous" else f"of {sizes}"
+    lines.append(f"action       {spec.action_kind.replace('_', '-')} {shape}")
     for name, child in model.named_children():
         count = sum(weight.numel() for weight in child.parameters())
         if count:
             lines.append(f"parameters   {short(count):>7}  {name}")
     total = sum(weight.numel() for weight in model.parameters())
-    lines.append(f"parameters   {short(total):>7}  in all, {4 * total / 2**20:.1f} MB in fp32")
+    lines.append(f"parameters   {short(total):>7}  in all, {file_size(4 * total)} in fp32")
     lines += buffer_lines(data)
     run = cli.config.run
     lines.append(f"budget       env_steps {run.env_steps}, updates {run.updates}, max_hours {run.max_hours}")

@@ -43,6 +43,7 @@ from rl_lightning.datasets.published_policies import (
 from rl_lightning.datasets.summary import episode_table
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, DataError
+from rl_lightning.io.text import file_size
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.runs.agents.agent import load_agent
@@ -114,7 +115,7 @@ def described(name: str, path: Path, about: dict[str, Any]) -> str:
     """A data set in two lines."""
     return (
         f"{name}: {about['rows']} rows, {about['episodes']} episodes, mean return {about['mean_return']:.2f}\n"
-        f"{path} ({path.stat().st_size / 1e6:.1f} MB)"
+        f"{path} ({file_size(path.stat().st_size)})"
     )
 
 

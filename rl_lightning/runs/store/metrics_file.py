@@ -54,7 +54,7 @@ def find_column(metric: str, columns: Sequence[str], run: str) -> str:
     name = real_name(metric, columns)
     if name is None:
         known = [column for column in columns if column not in CLOCKS]
-        hint = did_you_mean(metric, known) or f" (it has {', '.join(known[:8])})"
+        hint = did_you_mean(metric, known) or f" (it has {', '.join(known)})"
         raise DataError(f"run '{run}' has no metric '{metric}'{hint}")
     return name
 
