@@ -17,7 +17,7 @@ from rl_lightning.sweep.definition import SweepDefinition
 from rl_lightning.sweep.jobs import PlannedRun
 from rl_lightning.sweep.outcome import summary, write_best, write_table
 from rl_lightning.sweep.study import SweepTrial, TrialLedger
-from rl_lightning.sweep.sweep_config import SweepOptions, config_of, first_config
+from rl_lightning.sweep.sweep_config import SweepOptions, config_of, first_config, text_of
 from rl_lightning.sweep.work import SweepWorker
 
 FILE = "sweep.yaml"
@@ -31,7 +31,7 @@ def run_sweep(definition: SweepDefinition, options: SweepOptions, say: Callable[
         options: What is asked of it.
         say: Is told of every trial that begins or ends.
     """
-    folder = open_folder(definition, find(options.config))
+    folder = open_folder(definition, text_of(options))
     ledger = TrialLedger(definition, folder)
     worker = SweepWorker(
         definition, ledger, lambda trial: plan_trial(definition, folder, trial), folder, say,
@@ -43,13 +43,14 @@ def run_sweep(definition: SweepDefinition, options: SweepOptions, say: Callable[
     finally:
         say(close(definition, ledger, folder, options))
     if code:
-        say(f"stopped; continue with the same command: rl sweep --config {options.config}")
+        again = f"{folder / FILE} --name {definition.name}" if options.typed else options.config
+        say(f"stopped; continue with the same command, or with: rl sweep --config {again}")
         return code
     rows = ledger.rows()
     return 1 if rows and all(row.state == "fail" for row in rows) else 0
 
 
-def open_folder(definition: SweepDefinition, source: Path) -> Path:
+def open_folder(definition: SweepDefinition, text: str) -> Path:
     """The sweep's folder below the runs; one that is there already is gone on with."""
     folder = logs_root() / definition.name
     if folder.exists() and not (folder / FILE).is_file():
@@ -58,7 +59,7 @@ def open_folder(definition: SweepDefinition, source: Path) -> Path:
         )
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).is_file():
-        write_text(folder / FILE, without_secrets(source.read_text(encoding="utf-8")))
+        write_text(folder / FILE, without_secrets(text))
     return folder
 
 
@@ -119,8 +120,8 @@ def launch_sweep(definition: SweepDefinition, options: SweepOptions) -> str:
     """Sends workers to a cluster, one training each at a time; what was sent, as text."""
     from rl_lightning.sweep.launcher import submit
 
-    source = find(options.config)
-    folder = open_folder(definition, source)
+    folder = open_folder(definition, text_of(options))
+    source = folder / FILE if options.typed else find(options.config)
     TrialLedger(definition, folder)  # the study is there before the workers are
     command = [sys.executable, "-m", "rl_lightning.cli", "sweep", "--config", str(source), "--jobs", "1"]
     command += ["--name", definition.name]

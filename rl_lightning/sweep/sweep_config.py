@@ -5,14 +5,27 @@ from __future__ import annotations
 import copy
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+
+import yaml
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.redaction import redact, redacted_keys
 from rl_lightning.runs.config import yaml_io
-from rl_lightning.runs.config.compose import Config, compose, fill_variables, find, inline, merge, normalize
+from rl_lightning.runs.config.compose import (
+    PIPELINE_KEYS,
+    STAGE_KEYS,
+    SWEEP_KEYS,
+    Config,
+    compose,
+    fill_variables,
+    find,
+    inline,
+    merge,
+    normalize,
+)
 from rl_lightning.runs.config.keys import full_key
 from rl_lightning.runs.pipeline.reach import takes
 from rl_lightning.runs.request import Request
@@ -26,7 +39,9 @@ class SweepOptions:
     """What is asked of a sweep besides its file.
 
     Args:
-        config: The file or shipped name, as it was typed.
+        config: The file or shipped name, as it was typed; of a sweep or, where something is typed, of a training.
+        overlays: More configs, laid over that one.
+        typed: What was typed of a sweep: grid, space, seeds, overrides.
         name: Of the sweep; null: as the file says.
         trials: How many; null: as the file says.
         jobs: Trainings at a time; null: as the file says.
@@ -40,6 +55,8 @@ class SweepOptions:
     """
 
     config: str
+    overlays: list[str] = field(default_factory=list)
+    typed: dict[str, Any] = field(default_factory=dict)
     name: str | None = None
     trials: int | None = None
     jobs: int | None = None
@@ -58,7 +75,7 @@ class SweepOptions:
 
 def read_sweep(options: SweepOptions) -> SweepDefinition:
     """The sweep that is asked for, refused before anything is made where training would refuse it."""
-    definition = overridden(read_file(find(options.config), options.name), options)
+    definition = overridden(read_options(options), options)
     for key, value in {**definition.fixed, **first_point(definition)}.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"sweep: {key} is {value}")
@@ -68,14 +85,47 @@ def read_sweep(options: SweepOptions) -> SweepDefinition:
     return definition
 
 
-def read_file(source: Path, name: str | None) -> SweepDefinition:
-    entries = fill_variables(yaml_io.load(source))
-    stem = slug(source.stem if source.parent.name != "sweep" else f"sweep-{source.stem}")
+def read_options(options: SweepOptions) -> SweepDefinition:
+    source, name = find(options.config), options.name
+    entries = entries_of(options)
+    stem = source.stem if source.parent.name != "sweep" else f"sweep-{source.stem}"
+    stem = stem if is_sweep(yaml_io.load(source)) else f"sweep-{options.config}"
     try:
-        definition = read_definition(entries, name or stem)
+        definition = read_definition(fill_variables(entries), name or slug(stem))
     except ConfigError as error:
         raise ConfigError(f"{source.name}: {error}") from None
     return definition.changed(name=check_run_name(name)) if name else definition
+
+
+def entries_of(options: SweepOptions) -> dict[str, Any]:
+    """The YAML of a sweep: its file's with what was typed, or all that was typed about a config for training."""
+    loaded = yaml_io.load(find(options.config))
+    if is_sweep(loaded) and options.overlays:
+        raise ConfigError(f"{options.config} is a sweep; it says what it is of, and takes no second --config")
+    if not is_sweep(loaded) and not {"grid", "space"} & options.typed.keys():
+        if set(loaded) <= {*STAGE_KEYS, *PIPELINE_KEYS, "extends"}:
+            raise ConfigError(
+                f"{options.config} is no sweep; say what varies, e.g. --grid.model.lr 1e-4,3e-4"
+            )
+        return loaded
+    entries: dict[str, Any] = (
+        loaded if is_sweep(loaded) else {"base_config": [options.config, *options.overlays]}
+    )
+    for key, value in options.typed.items():
+        old = entries.get(key)
+        entries[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+    return entries
+
+
+def is_sweep(entries: Mapping[str, Any]) -> bool:
+    return any(key in entries for key in SWEEP_KEYS)
+
+
+def text_of(options: SweepOptions) -> str:
+    """What a sweep's folder keeps of it: its file as it is, unless something was typed."""
+    if not options.typed:
+        return find(options.config).read_text(encoding="utf-8")
+    return yaml.safe_dump(entries_of(options), sort_keys=False)
 
 
 def overridden(definition: SweepDefinition, options: SweepOptions) -> SweepDefinition:

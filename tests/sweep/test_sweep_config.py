@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rl_lightning.cli.train.sweep import take_varied
+from rl_lightning.errors import ConfigError
 from rl_lightning.runs.request import Request
 from rl_lightning.sweep.definition import read_definition
 from rl_lightning.sweep.run_sweep import open_folder
-from rl_lightning.sweep.sweep_config import check_config, config_of, first_point, read_file
+from rl_lightning.sweep.sweep_config import (
+    SweepOptions,
+    check_config,
+    config_of,
+    first_point,
+    read_options,
+    text_of,
+)
 
 pytest.importorskip("optuna")
 
@@ -28,7 +37,7 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("path", sorted((ROOT / "configs/sweep").glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_sweeps_are_sweeps(path: Path) -> None:
     assert len(path.read_text().splitlines()[0].split(" · ")) == 3, "# what · needs · how long here"
-    definition = read_file(path, None)
+    definition = read_options(SweepOptions(str(path)))
     if definition.base and (ROOT / "configs" / f"{definition.base[0]}.yaml").is_file():
         config_of(definition, {**first_point(definition)}, 0)
 
@@ -70,7 +79,7 @@ def test_a_password_is_not_written_down(workdir: Path) -> None:
     path.write_text(
         yaml.safe_dump({"base_config": "ppo/cartpole", "grid": {"model.lr": [1]}, "storage": storage})
     )
-    folder = open_folder(read_file(path, None), path)
+    folder = open_folder(read_options(SweepOptions(str(path))), path.read_text())
     assert "geheim" not in (folder / "sweep.yaml").read_text()
 
 
@@ -91,3 +100,46 @@ def test_auto_tuner_finds_the_maximum(workdir: Path) -> None:
     assert len(later.rows) == 21 and later.rows[-1].state == "fail"
     with pytest.raises(Exception, match="not suggested"):
         later.update_with_result(failed, 1.0)
+
+
+def test_a_sweep_that_is_typed_is_that_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "--grid.model.lr",
+        "1e-4,3e-4",
+        "--grid.model.n_epochs=[2,4]",
+        "--space.x.y",
+        "{type:int}",
+        "--seeds",
+        "0-1",
+    ]
+    varied, rest = take_varied(words)
+    assert varied["grid"] == {"model.lr": [1e-4, 3e-4], "model.n_epochs": [2, 4]} and rest == [
+        "--seeds",
+        "0-1",
+    ]
+    typed = {"grid": varied["grid"], "seeds": [0, 1], "overrides": {"run.env_steps": 64}}
+    options = SweepOptions(config="ppo/cartpole", typed=typed)
+    definition = read_options(options)
+    assert definition.name == "sweep-ppo-cartpole" and definition.trials == 4 and definition.seeds == [0, 1]
+    assert config_of(definition, definition.points[0], 1)["run"]["env_steps"] == 64
+    (tmp_path / "whole.yaml").write_text(
+        text_of(options)
+    )  # the sweep's folder has it, and it is a sweep by itself
+    again = read_options(SweepOptions(config="./whole.yaml", name=definition.name))
+    assert again.identity() == definition.identity()
+
+
+def test_what_is_typed_goes_over_a_sweeps_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yaml").write_text("base_config: ppo/cartpole\ngrid: {model.lr: [1.0e-3]}\nseeds: [0]")
+    typed = {"grid": {"model.gamma": [0.9, 0.99]}, "seeds": [3]}
+    definition = read_options(SweepOptions(config="./s.yaml", typed=typed))
+    assert definition.seeds == [3] and definition.points[1] == {"model.lr": 1e-3, "model.gamma": 0.99}
+
+
+def test_a_config_alone_is_no_sweep():
+    with pytest.raises(ConfigError, match="--grid"):
+        read_options(SweepOptions(config="ppo/cartpole"))
+    with pytest.raises(ConfigError, match="needs a value"):
+        take_varied(["--grid.model.lr", "--seeds", "0"])

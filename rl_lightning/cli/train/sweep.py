@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from rl_lightning.cli.flags import ParsedArgs, parse
+from rl_lightning.cli.flags import ParsedArgs, check_whole, normalize, parse, seed_list
 from rl_lightning.cli.outputs import terminal_edge
 from rl_lightning.errors import ConfigError
+from rl_lightning.runs.config import yaml_io
 
 TAKES = (
     "config", "name", "trials", "jobs", "storage", "launcher", "launcher_options", "import", "hours", "export_best",
@@ -20,10 +21,16 @@ def sweep(words: list[str]) -> int:
 
     Trains one config with many settings: all points of a grid, or settings that Optuna draws. Ctrl-C saves, and the
     same command continues; several processes or machines may work on one sweep. Writes best.yaml, an ordinary config.
+    What varies stands in a file of its own, or is typed beside an ordinary config.
 
       rl sweep --config sweep/ppo-cartpole
       rl sweep --config sweep/ppo-cartpole-optuna --trials 50 --jobs 2
+      rl sweep --config sac/pendulum --grid.model.lr 1e-4,3e-4 --seeds 0-2 --env_steps 20000
 
+      --grid.KEY A,B          values of a key; with several keys all combinations
+      --space.KEY MAP         what Optuna draws a key from, e.g. '{type: log_uniform, low: 1e-5, high: 1e-2}'
+      --seeds 0-4 | 1,2,5     of each setting, which is judged by their mean
+      --KEY.SUBKEY VALUE      any field of the config, the same in all trainings: --model.gamma 0.98, --env_steps 20000
       --trials N              how many (Optuna; more than before continues)
       --jobs N                trainings at a time in this process, or workers of a launcher
       --name NAME             of the sweep (default: its file's name)
@@ -37,7 +44,8 @@ def sweep(words: list[str]) -> int:
       --dry_run               what would be trained; trains nothing
       --list                  the sweeps here
     """
-    parsed = parse(words, TAKES, ("list", "no_plots", "dry_run"), command="sweep")
+    varied, words = take_varied(normalize(words))
+    parsed = parse(words, (*TAKES, "seeds"), ("list", "no_plots", "dry_run"), config=True, command="sweep")
     if parsed.has("list"):
         from rl_lightning.sweep.list_sweeps import list_sweeps
 
@@ -47,10 +55,12 @@ def sweep(words: list[str]) -> int:
     from rl_lightning.sweep.sweep_config import SweepOptions, read_sweep
 
     names = [*parsed.words, *parsed.all("config")]
-    if len(names) != 1:
-        raise ConfigError("rl sweep takes one config: rl sweep --config sweep/ppo-cartpole")
+    if not names:
+        raise ConfigError("rl sweep takes a config: rl sweep --config sweep/ppo-cartpole")
     options = SweepOptions(
         config=names[0],
+        overlays=names[1:],
+        typed=varied | _fixed(parsed),
         name=parsed.get("name"),
         trials=parsed.integer("trials", 0) or None,
         jobs=parsed.integer("jobs", 0) or None,
@@ -70,6 +80,38 @@ def sweep(words: list[str]) -> int:
         print(launch_sweep(definition, options))
         return 0
     return run_sweep(definition, options, lambda text: print(text, flush=True))
+
+
+def take_varied(words: list[str]) -> tuple[dict[str, dict[str, object]], list[str]]:
+    """What --grid.KEY and --space.KEY say, and the other words."""
+    varied: dict[str, dict[str, object]] = {}
+    rest: list[str] = []
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        kind, _, key = word.removeprefix("--").partition("=")[0].partition(".")
+        if not word.startswith(("--grid.", "--space.")):
+            rest.append(word)
+            continue
+        flag, equals, text = word.partition("=")
+        if not equals:
+            if not queue or queue[0].startswith("--"):
+                raise ConfigError(f"{flag} needs a value, e.g. {flag} 1e-4,3e-4")
+            text = queue.pop(0)
+            check_whole(flag[2:], text, queue)
+        listed = kind == "grid" and not text.startswith("[")
+        varied.setdefault(kind, {})[key] = yaml_io.loads(f"[{text}]" if listed else text, flag)
+    return varied, rest
+
+
+def _fixed(parsed: ParsedArgs) -> dict[str, object]:
+    """Seeds, and the settings of all trainings."""
+    flags = [flag[2:].partition("=") for flag in parsed.config_flags]
+    fixed: dict[str, object] = (
+        {"overrides": {key: yaml_io.loads(text, key) for key, _, text in flags}} if flags else {}
+    )
+    seeds = parsed.get("seeds")
+    return fixed | ({"seeds": seed_list(seeds)} if seeds else {})
 
 
 def _launcher(parsed: ParsedArgs) -> str | None:
