@@ -300,6 +300,21 @@ def band(arm: ComparisonGroup) -> Band:
     return middle._replace(low=np.minimum(low, mean).tolist(), high=np.maximum(high, mean).tolist())
 
 
+def curves_of(groups: Mapping[str, Sequence[Run]], metric: str) -> list[Curve | Band]:
+    """A curve for each run, and for each group of several its mean with its spread."""
+    curves: list[Curve | Band] = []
+    for name, runs in groups.items():
+        members = [read_curve(run, metric) for run in runs]
+        single = members[0]._replace(label=name)
+        curves.append(
+            single if len(members) == 1 else band(ComparisonGroup(name, members, [""] * len(members)))
+        )
+    clocks = sorted({curve.clock for curve in curves})
+    if len(clocks) > 1:
+        raise DataError(f"the runs count by {' and '.join(clocks)}; plot those of one clock together")
+    return curves
+
+
 def task_of(run: Run, settings: Mapping[str, Any]) -> str:
     """What a run's scores are scores of: its data set by its full name, or its env."""
     data = setting(dict(settings), "data.dataset")

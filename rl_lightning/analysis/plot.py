@@ -80,12 +80,23 @@ class Band(NamedTuple):
     each: Sequence[list[float]] = ()
 
 
-def draw(curves: Sequence[Curve | Band], metric: str) -> Figure:
-    """A picture: one colour and dash for each curve, and for a group its mean with its spread."""
+Picture = tuple[str, Sequence["Curve | Band"]]  # a metric and its curves
+
+
+def draw(pictures: Sequence[Picture]) -> Figure:
+    """One picture above the other: a colour and dash for each curve, and for a group its mean with its spread."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.2, 4.2), dpi=140, layout="tight")
-    axes = figure.subplots()
+    figure = Figure(
+        figsize=(7.2, 4.2 if len(pictures) == 1 else 3.0 * len(pictures)), dpi=140, layout="tight"
+    )
+    places = figure.subplots(len(pictures), squeeze=False)[:, 0]
+    for axes, (metric, curves) in zip(places, pictures, strict=True):
+        _draw_curves(axes, metric, curves)
+    return figure
+
+
+def _draw_curves(axes: Any, metric: str, curves: Sequence[Curve | Band]) -> None:
     for number, curve in enumerate(curves):
         colour, dashes = style(number)
         line, dot = (0, dashes) if dashes else "-", "." if len(curve.x) < 60 else None
@@ -99,7 +110,6 @@ def draw(curves: Sequence[Curve | Band], metric: str) -> Figure:
     axes.spines[["top", "right"]].set_visible(False)
     for text in axes.legend(frameon=False, fontsize=8).get_texts():
         text.set_parse_math(False)  # a name with two dollars in it is not a formula
-    return figure
 
 
 def _draw_spread(axes: Any, band: Band, colour: str) -> None:
@@ -112,8 +122,13 @@ def _draw_spread(axes: Any, band: Band, colour: str) -> None:
 
 def save(curves: Sequence[Curve | Band], metric: str, path: Path) -> Path:
     """The picture as a file of the kind that its name tells."""
+    return save_all([(metric, curves)], path)
+
+
+def save_all(pictures: Sequence[Picture], path: Path) -> Path:
+    """Several metrics in one picture."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw(curves, metric).savefig(path)
+    draw(pictures).savefig(path)
     return path
 
 
@@ -123,7 +138,7 @@ def svg_uri(curves: Sequence[Curve | Band], metric: str) -> str:
 
     file = io.BytesIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "report"}):
-        draw(curves, metric).savefig(file, format="svg", metadata={"Date": None})
+        draw([(metric, curves)]).savefig(file, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
@@ -136,7 +151,7 @@ def plain_label(curve: Curve | Band) -> str:
 MARKS = "●○▲△■□◆◇"
 
 
-def in_characters(curves: Sequence[Curve], metric: str, width: int = 72, height: int = 14) -> str:
+def in_characters(curves: Sequence[Curve | Band], metric: str, width: int = 72, height: int = 14) -> str:
     """The same curves in the terminal."""
     xs = [x for curve in curves for x in curve.x]
     ys = [y for curve in curves for y in curve.y]

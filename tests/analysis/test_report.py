@@ -13,6 +13,8 @@ import pytest
 
 from rl_lightning.analysis.plot import Band, plain_label, save, svg_uri
 from rl_lightning.analysis.report import make_report as reports
+from rl_lightning.analysis.report.training_curves import training_curves
+from rl_lightning.runs.store.run_folder import Run
 
 EVIL = "<img src=x onerror=alert(1)>"
 CHROMIUM = Path("/usr/bin/chromium")
@@ -153,3 +155,43 @@ def test_styles_are_told_apart():
     from rl_lightning.analysis.plot import style
 
     assert len({style(i) for i in range(40)}) == 40
+
+
+def test_runs_of_one_config_share_a_card_and_no_place_is_named(add, rl, logs):
+    for seed in range(3):
+        command = ["rl", "fit", "--config", "/home/somebody/secret/my.yaml", "--seed", str(seed)]
+        add(f"g-s{seed}", [1, 2], group="g", seed=seed, config_hash="abc", command=command)
+    add(
+        "other",
+        [1, 2],
+        config_hash="def",
+        config={"data": {"init_args": {"dataset": f"{logs.parent}/rows.npz"}}},
+    )
+    assert rl("report", "g", "other", "--output", "r.html").code == 0
+    text = (logs.parent / "r.html").read_text()
+    page = Page(text)
+    assert page.tags.count("section") == 2 and "g-s0, g-s1, g-s2" in page.text and "0 · 1 · 2" in page.text
+    assert "/home/somebody" not in text and ".../my.yaml" in text
+    assert str(logs.parent) not in text and "rows.npz" in text
+
+
+def test_what_the_stages_of_a_pipeline_learned_is_shown_together(add, rl, logs):
+    add("p", kind="pipeline", algorithm="", env=None)
+    model, policy = (add(f"p/{name}", [1.0, 2.0, 3.0]) for name in ("model", "policy"))
+    (model.parent / "pipeline.json").write_text('{"jobs": {"model": {}, "policy": {}}}')
+    for folder, column in ((model, "train/nll_loss"), (policy, "train/q_values")):
+        (folder / "metrics.csv").write_text(f"env_step,update,eval/return,{column}\n1,1,5,3\n2,2,6,2\n")
+    curves = dict(training_curves({"p": [Run(policy)]}, ["eval/return"]))
+    assert list(curves) == ["train/nll_loss", "train/q_values"]
+    assert rl("report", "p", "--output", "r.html").code == 0
+    assert "train/nll_loss: curves" in (logs.parent / "r.html").read_text()
+
+
+def test_a_group_is_one_curve_and_a_picture_has_the_name_of_its_metrics(add, rl):
+    for seed in range(2):
+        add(f"a-s{seed}", [seed, 1.0], group="a", seed=seed)
+    add("b", [3.0, 4.0])
+    result = rl("plot", "a", "b", "--metric", "eval/return,train/loss")
+    assert result.code == 0 and result.out.splitlines()[-1].endswith("a-s0/a-eval-return-train-loss.png")
+    assert "● a  ○ b" in result.out and result.out.count("└") == 2
+    assert rl("plot", "b").out.splitlines()[-1].endswith("b/eval-return.png")

@@ -136,7 +136,7 @@ def test_predict_wants_one_source(here: Path, rl: Rl) -> None:
 def test_plot(here: Path, rl: Rl) -> None:
     result = rl("plot", "tiny")
     assert result.code == 0 and "eval/return" in result.out and "└" in result.out
-    assert (here / "lightning_logs/tiny/curve.png").stat().st_size > 1000
+    assert (here / "lightning_logs/tiny/eval-return.png").stat().st_size > 1000
     wrong = rl("plot", "tiny", "--metric", "eval/retrun")
     assert wrong.code == 3 and "did you mean 'eval/return'" in wrong.err
 

@@ -11,6 +11,8 @@ from rl_lightning.analysis.atari_table import METRIC, atari_tables
 from rl_lightning.analysis.compare import Comparison
 from rl_lightning.analysis.plot import svg_uri
 from rl_lightning.analysis.report.report_page import RunPart, ScorePart, page
+from rl_lightning.analysis.report.run_cards import folded
+from rl_lightning.analysis.report.training_curves import training_curves
 from rl_lightning.analysis.stats_table import Table, improvement_table, score_tables, settings_table
 from rl_lightning.errors import ResumeError
 from rl_lightning.redaction import without_secrets
@@ -49,10 +51,19 @@ def report(
         f"made {now()} by rl_lightning {version()} · {len(runs)} runs",
         scores,
         settings_table(result, limit=None),
-        [run_part(run, budget) for run in runs.values()],
+        folded([(same_config(run), run_part(run, budget)) for run in runs.values()]),
         [note for note in result.notes if note not in table_notes],
         stages,
+        training_curves(groups, result.metrics),
     )
+
+
+def same_config(run: Run) -> str:
+    """Equal for runs that differ in nothing but their seed."""
+    try:
+        return str(run.read().get("config_hash") or run.folder)
+    except ResumeError:
+        return str(run.folder)
 
 
 def run_part(run: Run, budget: list[int]) -> RunPart:

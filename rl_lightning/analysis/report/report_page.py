@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,6 +12,8 @@ from markupsafe import Markup
 
 from rl_lightning.analysis.stats_table import Table, shown
 from rl_lightning.io.text import printable
+
+_PATH = re.compile(r"(?<![\w.:/-])/(?:[\w.+@-]+/)+[\w.+@-]+")
 
 
 class ScorePart(NamedTuple):
@@ -29,11 +33,21 @@ class RunPart(NamedTuple):
     videos: list[tuple[str, str]]  # what it is, and a data: URI; without one, it was too large to carry
 
 
+def without_places(text: str) -> str:
+    """Paths as a reader elsewhere can use them: from the folder of the runs, else by their last name."""
+    here = str(Path.cwd())
+    return text if text.startswith("data:") else _PATH.sub(lambda match: _relative(match.group(), here), text)
+
+
+def _relative(path: str, here: str) -> str:
+    return path[len(here) + 1 :] if path.startswith(f"{here}/") else f".../{path.rpartition('/')[2]}"
+
+
 def _text(value: Any) -> Any:
     """The only way a value gets into the page, before it is escaped."""
     if isinstance(value, Markup):  # a part of the template itself
         return value
-    return printable(value) if isinstance(value, str) else shown(value)
+    return printable(without_places(value)) if isinstance(value, str) else shown(value)
 
 
 def page(
@@ -44,6 +58,7 @@ def page(
     runs: Sequence[RunPart],
     notes: Sequence[str] = (),
     stages: Sequence[Table] = (),
+    training: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The whole page.
 
@@ -55,6 +70,7 @@ def page(
         runs: Every run.
         notes: What a reader must know.
         stages: Of every pipeline, what its stages have come to.
+        training: Metrics of the training, each with its picture.
     """
     environment = Environment(
         loader=PackageLoader("rl_lightning.analysis.report", "."),
@@ -63,6 +79,5 @@ def page(
         finalize=_text,
         keep_trailing_newline=True,
     )
-    return environment.get_template("page.html").render(
-        title=title, made=made_by, scores=scores, settings=settings, runs=runs, notes=notes, stages=stages
-    )
+    parts = {"scores": scores, "settings": settings, "runs": runs, "stages": stages, "training": training}
+    return environment.get_template("page.html").render(title=title, made=made_by, notes=notes, **parts)

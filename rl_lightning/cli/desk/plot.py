@@ -5,31 +5,44 @@ from __future__ import annotations
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.outputs import PICTURES, output_file
 from rl_lightning.errors import ConfigError
+from rl_lightning.runs.store.names import slug
 from rl_lightning.runs.store.select_runs import select_runs
 
 
 def plot(words: list[str]) -> int:
     """learning curve as PNG and in the terminal
 
-    usage: rl plot RUN... [options]
+    usage: rl plot NAME... [options]
 
-    Learning curves of runs: a PNG, and the same in the terminal. The name of a group stands for all of its seeds.
+    Learning curves of runs: a PNG, and the same in the terminal. A group of seeds is one curve, its mean with its
+    spread; a pipeline alone stands for its stages that have the metrics.
 
       rl plot ppo-cartpole-1
-      rl plot sac-hopper-1 sac-hopper-2 --metric train/q_loss --output q.png
+      rl plot sac-hopper base --metric eval/return,train/critic_loss
+      rl plot sac-hopper-1 sac-hopper-2 --metric train/critic_loss --output q.png
 
-      --metric NAME           (default eval/return)
-      --output FILE.png       (default <run>/curve.png)
+      --metric A,B            (default eval/return; reward and loss stand for each run's own) one above the other
+      --output FILE.png       (default <run>/<metric>.png)
     """
-    parsed = parse(words, takes=("metric", "output"), command="plot")
+    parsed = parse(words, takes=("metric", "metrics", "output"), command="plot")
     if not parsed.words:
         raise ConfigError("rl plot needs a run; see them with: rl list")
-    from rl_lightning.analysis.plot import in_characters, read_curve, save
+    from rl_lightning.analysis.compare import curves_of
+    from rl_lightning.analysis.plot import in_characters, save_all
 
-    metric = parsed.get("metric") or "eval/return"
-    runs = [run for members in select_runs(parsed.words).values() for run in members]
-    path = output_file(parsed.get("output"), runs[0].folder / "curve.png", PICTURES)
-    curves = [read_curve(run, metric) for run in runs]
-    print(in_characters(curves, metric))
-    print(f"\n{save(curves, metric, path)}")
+    text = parsed.get("metric") or parsed.get("metrics") or "eval/return"
+    metrics = [word.strip() for word in text.split(",") if word.strip()]
+    if not metrics:
+        raise ConfigError("--metric takes names with commas between, e.g. eval/return,train/loss")
+    groups = select_runs(parsed.words, metrics=metrics)
+    first = next(iter(groups.values()))
+    names = [slug(metric) for metric in metrics]
+    names = (
+        [slug(next(iter(groups))), *names] if len(first) > 1 else names
+    )  # a group's lies with its first seed
+    path = output_file(parsed.get("output"), first[0].folder / f"{'-'.join(names)}.png", PICTURES)
+    pictures = [(metric, curves_of(groups, metric)) for metric in metrics]
+    for metric, curves in pictures:
+        print(in_characters(curves, metric), end="\n\n")
+    print(save_all(pictures, path))
     return 0

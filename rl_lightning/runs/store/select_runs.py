@@ -56,6 +56,12 @@ def stage_run(pipeline: Run, stage: str) -> Run | None:
     return Run(pipeline.folder / same[-1]) if same else None
 
 
+def stage_runs(pipeline: Run) -> list[Run]:
+    """Those of a pipeline's jobs that have metrics, in their order."""
+    runs = [Run(pipeline.folder / Path(key).name) for key in _jobs(pipeline)]
+    return [run for run in runs if (run.folder / "metrics.csv").exists()]
+
+
 def _name(key: str) -> str:
     """Of the stage that a job belongs to: the number of its cycle stands behind a dash."""
     return key.partition("-")[0]
@@ -91,8 +97,7 @@ def last_stage(run: Run) -> Run:
     """A run itself; of a pipeline, the last stage that has metrics, for that is where its policy is."""
     if (run.folder / "metrics.csv").exists():
         return run
-    stages = [Run(run.folder / Path(key).name) for key in _jobs(run)]
-    done = [stage for stage in stages if (stage.folder / "metrics.csv").exists()]
+    done = stage_runs(run)
     return done[-1] if done else run
 
 
