@@ -236,6 +236,7 @@ def _row(
         # the median over all runs, so that one lucky seed of five does not make a group fast
         "steps_to_threshold": _median_reached(places),
         "reached": f"{len(reached)}/{len(places)}",
+        "std": score_statistics.std(arm.values()),
         "values": arm.values(),
         "evaluations": min(len(curve.y) for curve in arm.curves),
     }

@@ -20,7 +20,7 @@ WIDE = 4  # with more groups than this, settings become columns
 COLUMNS = (
     "metric", "name", "task", "runs", "over", "last10", "best", "iqm", "iqm_low", "iqm_high", "median",
     "optimality_gap", "auc", "steps_to_threshold", "reached", "improvement", "improvement_low", "improvement_high",
-    "values", "evaluations",
+    "std", "values", "evaluations",
 )  # fmt: skip
 MARK = "*"  # of a last-10 mean of fewer
 MOST_SETTINGS = 12
@@ -36,12 +36,14 @@ class Table:
         rows: One list per row, as long as there are columns.
         title: What stands above it.
         notes: What stands below it.
+        best: Row and column of each value that is the best of several.
     """
 
     columns: list[str]
     rows: list[list[Any]]
     title: str = ""
     notes: list[str] = field(default_factory=list)
+    best: frozenset[tuple[int, int]] = frozenset()
 
     def __post_init__(self) -> None:
         self.rows = [[plain(value) for value in row] for row in self.rows]
@@ -89,7 +91,7 @@ def _scores(result: Comparison, metric: str) -> Table:
             row["name"],
             row["task"],
             row["runs"],
-            f"{shown(row['last10'])}{MARK if row['evaluations'] < LAST else ''}",
+            last10(row),
             row["best"],
             interval(row["iqm"], row["iqm_low"], row["iqm_high"], row["values"]),
             row["median"],
@@ -101,10 +103,31 @@ def _scores(result: Comparison, metric: str) -> Table:
         for row in rows
     ]
     notes = [note for note in result.notes if note.startswith(metric)]
+    if any(row["runs"] > 1 for row in rows):
+        notes.append("± standard deviation over runs")
     notes.append(f"best: of each run its {'lowest' if lower_is_better(metric) else 'highest'} {metric}")
     if any(row["evaluations"] < LAST for row in rows):
         notes.append(f"{MARK} fewer than {LAST} values: the mean is that of all")
-    return Table(columns, [[shown(value) for value in row] for row in body], metric, notes)
+    best = best_of(rows, lower_is_better(metric)) if several else frozenset()
+    return Table(columns, [[shown(value) for value in row] for row in body], metric, notes, best)
+
+
+def last10(row: dict[str, Any]) -> str:
+    """The mean with its standard deviation over runs, and a mark where it is of fewer than ten."""
+    spread = f" ± {shown(row['std'])}" if row["runs"] > 1 else ""
+    return f"{shown(row['last10'])}{spread}{MARK if row['evaluations'] < LAST else ''}"
+
+
+def best_of(rows: Sequence[dict[str, Any]], lower: bool) -> frozenset[tuple[int, int]]:
+    """Row and column of the best of each statistic in a table of scores; groups of other tasks are none of them."""
+    if len({row["task"] for row in rows}) > 1:
+        return frozenset()
+    best = set()
+    for column, key in enumerate(("last10", "best", "iqm", "median", "optimality_gap", "auc"), start=3):
+        values = [row[key] for row in rows]
+        pick = min if lower or key == "optimality_gap" else max
+        best |= {(number, column) for number, value in enumerate(values) if value == pick(values)}
+    return frozenset(best)
 
 
 def interval(value: float | None, low: float | None, high: float | None, runs: Sequence[float] = ()) -> str:

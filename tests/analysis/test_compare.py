@@ -283,7 +283,12 @@ def test_five_runs_have_an_interval_and_four_have_their_scores(add):
     assert five["iqm_low"] < five["iqm"] < five["iqm_high"] and four["iqm_low"] is None
     assert four["improvement"] is not None and four["improvement_low"] is None
     text = str(result)
-    assert "2.5* " in text and "2* " not in text and "(1, 2, 3, 4)" in text and "below five runs" in text
+    assert (
+        "2.5 ± 1.291* " in text
+        and "2 ± 1.581 " in text
+        and "(1, 2, 3, 4)" in text
+        and "below five runs" in text
+    )
     with_interval, with_runs = result.bands["eval/return"]
     assert with_interval.low is not None and not with_interval.each
     assert with_runs.low is None and [row[0] for row in with_runs.each] == [1, 2, 3, 4]
@@ -292,3 +297,16 @@ def test_five_runs_have_an_interval_and_four_have_their_scores(add):
 def test_best_says_of_what(groups):
     assert "best: of each run its highest eval/return" in str(compare(select_runs(["one"])))
     assert "best: of each run its lowest train/loss" in str(compare(select_runs(["one"]), ["loss"]))
+
+
+def test_a_paper_gets_label_spread_and_the_best_in_bold(groups):
+    text = compare(select_runs(["a", "b"]), ["eval/return"]).export("latex")
+    rows = [line.split(" & ") for line in text.splitlines() if line.startswith(("a &", "b &"))]
+    assert r"\label{tab:eval-return}" in text and r"\caption{" in text and r"$\pm$" in rows[0][3]
+    assert rows[1][3].startswith(r"\textbf{2.667 $\pm$") and not rows[0][3].startswith(r"\textbf")
+    assert not rows[0][7].startswith(r"\textbf{") and rows[1][7].startswith(
+        r"\textbf{"
+    )  # a smaller gap is the better one
+    losses = compare(select_runs(["a", "b"]), ["loss"]).export("latex")
+    best = [line for line in losses.splitlines() if r"\textbf" in line]
+    assert best and all(line.startswith(("a &", "b &")) for line in best)

@@ -32,6 +32,9 @@ def test_onnx_policy_plays_without_us(rl: Rl, workdir: Path) -> None:
     done = rl("export", "a", "--format", "onnx")
     assert done.code == 0, done.err
     assert "the same action on 64 observations" in done.out
+    one = rl("export", "a", "--output", "one/ppo.onnx")  # the file, as it is named
+    assert one.code == 0 and [path.name for path in (workdir / "one").iterdir()] == ["ppo.onnx"], one.err
+    assert rl("export", "a", "--format", "safetensors", "--output", "x.onnx").code == 2
     folder = workdir / "lightning_logs/a/export"
     script = (folder / "play.py").read_text()
     assert len(script.splitlines()) <= 10 and "rl_lightning" not in script

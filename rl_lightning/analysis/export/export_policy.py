@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +14,32 @@ from rl_lightning.analysis.export.greedy_policy import GreedyPolicy, observation
 from rl_lightning.analysis.export.onnx_file import checked_onnx
 from rl_lightning.analysis.export.play_script import why_no_script, write_script
 from rl_lightning.errors import ConfigError, RLError
+from rl_lightning.io.atomic import file_of_user
 from rl_lightning.redaction import redact
 from rl_lightning.runs.agents.agent import LoadedAgent
 
 ROWS = 64  # observations that the parity check looks at
 
 
-def export_policy(agent: LoadedAgent, kind: str, folder: Path) -> str:
+def export_policy(agent: LoadedAgent, kind: str, place: Path) -> str:
     """Writes a policy, and checks that it acts as ours does; what was written, as text.
 
     Args:
         agent: The agent.
         kind: onnx or safetensors.
-        folder: Where its files go.
+        place: A folder for its files, or the one file that is to be written.
     """
+    if place.suffix != f".{kind}" or place.is_dir():
+        return _into_folder(agent, kind, place)
+    with file_of_user(place), tempfile.TemporaryDirectory(dir=place.parent, prefix=".export-") as work:
+        text = _into_folder(agent, kind, Path(work))
+        os.replace(Path(work) / f"policy.{kind}", place)
+    return "\n".join(
+        [agent.title, str(place), *(line for line in text.splitlines() if line.startswith("checked:"))]
+    )
+
+
+def _into_folder(agent: LoadedAgent, kind: str, folder: Path) -> str:
     if folder.is_file():
         raise ConfigError(f"--output {folder}: is a file; a policy takes a folder")
     model, data = agent.cli.model, agent.cli.datamodule

@@ -22,7 +22,7 @@ from rl_lightning.analysis.stats_table import (
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.atomic import file_of_user, write_text
 from rl_lightning.io.text import printable
-from rl_lightning.runs.store.names import did_you_mean
+from rl_lightning.runs.store.names import did_you_mean, slug
 
 if TYPE_CHECKING:
     from rl_lightning.analysis.compare import Comparison
@@ -91,7 +91,7 @@ def _mark_down(text: str) -> str:
 _LATEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", '"': "{''}",
-    "[": "{[}", "]": "{]}", "*": "{*}",  # after the end of a row these would be its options
+    "±": r"$\pm$", "[": "{[}", "]": "{]}", "*": "{*}",  # after the end of a row these would be its options
 } | {character: f"\\{character}" for character in "&%$#_{}"}  # fmt: skip
 
 
@@ -118,11 +118,17 @@ def to_latex(table: Table) -> str:
     lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"] if wide else []
     lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
     lines += [" & ".join(map(latex_text, table.columns)) + r" \\", r"\midrule"]
-    lines += [" & ".join(latex_text(shown(value)) for value in row) + r" \\" for row in table.rows]
+    for number, row in enumerate(table.rows):
+        cells = [latex_text(shown(value)) for value in row]
+        best = [rf"\textbf{{{cell}}}" if (number, i) in table.best else cell for i, cell in enumerate(cells)]
+        lines.append(" & ".join(best) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}" + ("}" if wide else "")]
     title = "" if any(note.startswith(f"{table.title}:") for note in table.notes) else table.title
     caption = ". ".join([text for text in (title, *table.notes) if text])
     lines += [rf"\caption{{{latex_text(caption)}.}}"] if caption else []
+    lines += (
+        [rf"\label{{tab:{slug(table.title).lower()}}}"] if table.title else []
+    )  # after the caption that it is of
     return "\n".join([*lines, r"\end{table}"]) + "\n"
 
 

@@ -10,6 +10,8 @@ from rl_lightning.cli.flags import parse
 from rl_lightning.cli.options import OWN_SWITCHES
 from rl_lightning.errors import ConfigError
 
+POLICIES = ("onnx", "safetensors")
+SUFFIXES = (".onnx", ".safetensors")
 POLICY_TAKES = ("config", "import", "checkpoint", "format", "output")
 
 
@@ -24,13 +26,15 @@ def export(words: list[str]) -> int:
 
       rl export lr1e-4 base --format latex --output table.tex
       rl export ppo-cartpole-1 --format onnx
+      rl export ppo-cartpole-1 --output ppo.onnx
 
       --format FORMAT         latex, csv, json, markdown (default); onnx, safetensors: the policy
-      --output FILE           (default: tables to the terminal, a policy into the run's folder)
+      --output FILE           (default: tables to the terminal, a policy into a folder of the run's); FILE.onnx and
+                              FILE.safetensors are a policy, and say the format
       --checkpoint NAME       of a policy: best (default), last, a milestone
     [STATISTICS]
     """
-    if {"onnx", "safetensors"} & {word.removeprefix("--format=") for word in words}:
+    if any(word.removeprefix("--format=") in POLICIES or word.endswith(SUFFIXES) for word in words):
         return _export_policy(words)
     parsed = parse(words, (*STATISTICS, "format", "output"), command="export")
     comparison, _ = compared(parsed, "export")
@@ -54,6 +58,9 @@ def _export_policy(words: list[str]) -> int:
 
     agent = named_agent(parsed, "best", None)
     assert agent.run is not None
-    folder = Path(parsed.get("output") or agent.run.folder / "export")
-    print(export_policy(agent, parsed.get("format") or "onnx", folder))
+    place = Path(parsed.get("output") or agent.run.folder / "export")
+    kind = parsed.get("format") or place.suffix.removeprefix(".") or "onnx"
+    if place.name.endswith(SUFFIXES) and place.suffix != f".{kind}":
+        raise ConfigError(f"--format {kind} is written to a file or folder of that kind, not to {place.name}")
+    print(export_policy(agent, kind, place))
     return 0
