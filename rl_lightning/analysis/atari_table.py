@@ -12,6 +12,7 @@ from rl_lightning.analysis.stats_table import Table, interval
 from rl_lightning.datasets import atari100k
 from rl_lightning.errors import ResumeError, RLError
 from rl_lightning.functional import score_statistics
+from rl_lightning.io.score_counts import is_few
 
 if TYPE_CHECKING:
     from rl_lightning.runs.store.run_folder import Run
@@ -67,7 +68,7 @@ def by_game(final: Mapping[str, Sequence[float]], best: Mapping[str, Sequence[fl
 
 def aggregates(final: Mapping[str, Sequence[float]]) -> Table:
     """Human-normalised, over the games that ours played; agents that lack one of them are marked."""
-    few = score_statistics.is_few(min(map(len, final.values())))
+    few = is_few(min(map(len, final.values())))
     estimates = {
         name: row if not few else (row[0], None, None) for name, row in atari100k.aggregate(final).items()
     }

@@ -50,14 +50,14 @@ class CleanupPlan:
         return "\n".join([*lines, f"{total}; configs, records and metrics stay"])
 
 
-def plan(index: Index, best: int | None, recent_days: float | None, metric: str = "best") -> CleanupPlan:
+def plan(index: Index, best: int | None, recent_days: float | None, metric: str = "last10") -> CleanupPlan:
     """Decides on every run.
 
     Args:
         index: The runs.
         best: So many of each task stay by their score; null: none for that reason.
         recent_days: Runs that changed within so many days stay; null: none for that reason.
-        metric: What the best are chosen by: a run's best evaluation, or the newest value of a metric.
+        metric: What the best are chosen by: last10, best, or the newest value of a metric.
     """
     everything = index.runs()
     listed = [run for run in everything if not run.is_stage]
@@ -124,6 +124,7 @@ def best_of_each_task(
     by_task: dict[str, list[tuple[float, str]]] = {}
     for part in (*(run for run in runs if not run.is_pipeline), *stages):
         value = value_of(part, metric)
+        value = part.record.get("best") if value is None and metric == "last10" else value
         if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
             task = str(value_of(part, "data.dataset") or part.record.get("env"))
             score = -float(value) if lower_is_better(metric) else float(value)

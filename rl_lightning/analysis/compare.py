@@ -13,7 +13,7 @@ from rl_lightning.analysis.plot import Band, Curve, read_curve, save
 from rl_lightning.analysis.stats_table import COLUMNS, as_text
 from rl_lightning.errors import DataError, ResumeError
 from rl_lightning.functional import score_statistics
-from rl_lightning.functional.score_statistics import LAST, is_few
+from rl_lightning.io.score_counts import LAST, is_few
 from rl_lightning.io.text import number, short
 from rl_lightning.runs.store.flat_settings import read_settings, setting, varying
 from rl_lightning.runs.store.index import Index

@@ -10,7 +10,7 @@ from typing import Any
 from rl_lightning.analysis.export.tables import to_csv
 from rl_lightning.analysis.stats_table import MARK, Table, aligned, plain
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.score_statistics import LAST
+from rl_lightning.io.score_counts import LAST
 from rl_lightning.io.text import score
 from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.compose import shipped

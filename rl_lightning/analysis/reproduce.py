@@ -68,13 +68,14 @@ class Reproduction:
         self.span = span_of(run, self.record, self.cli.datamodule.clock_name, stop)
 
     @property
-    def note(self) -> str | None:
-        """What can not be expected of it."""
+    def note(self) -> str:
+        """How far it goes, and what can not be expected of it."""
         if self.span.continued is None:
-            return None
+            return f"'{self.run.name}' is made again up to {self.span.clock} {self.span.stop}, where it is compared"
         return (
             f"'{self.run.name}' was continued {self.span.continued[1]}: exact reproduction is to be expected up to "
-            "there only, and it is made again up to there, with the settings it began with"
+            f"there only, and it is made again up to there ({self.span.clock} {self.span.stop}), with the settings it "
+            "began with"
         )
 
     def fit(self) -> Reproduced:

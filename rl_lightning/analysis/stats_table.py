@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rl_lightning.functional.score_statistics import LAST
+from rl_lightning.io.score_counts import LAST
 from rl_lightning.io.text import number, printable
 from rl_lightning.runs.store.metrics_file import lower_is_better
 

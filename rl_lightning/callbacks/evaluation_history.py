@@ -10,7 +10,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 
-from rl_lightning.functional.score_statistics import LAST
+from rl_lightning.io.score_counts import LAST
 from rl_lightning.io.text import counted, score, short
 from rl_lightning.rollout.evaluate import StepCap
 from rl_lightning.trainer.access import data_of

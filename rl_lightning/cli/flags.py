@@ -38,13 +38,14 @@ class ParsedArgs:
     config_flags: list[str] = field(default_factory=list)
     raw: list[str] = field(default_factory=list)
 
-    def request(self, small: bool = False) -> Request:
+    def request(self, small: bool = False, verb: str = "fit") -> Request:
         """The same for the engine, which knows no command line."""
         return Request(
             overrides=self.config_flags,
             overlays=self.all("config"),
             imports=self.all("import"),
             command=self.raw,
+            verb=verb,
             group=self.get("group"),
             checkpoint=self.get("checkpoint"),
             begin=self.get("from"),

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rl_lightning.io.score_counts import LAST
+
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], float]
-ENOUGH_RUNS = 5
-LAST = 10  # evaluations whose mean is a run's score
 
 
 def _flat(values: ArrayLike) -> Array:
@@ -44,11 +44,6 @@ def _iqm_rows(rows: Array) -> Array:
     cut = ordered.shape[-1] // 4
     middle: Array = ordered[..., cut : ordered.shape[-1] - cut]
     return np.asarray(middle.mean(axis=-1))
-
-
-def is_few(runs: int) -> bool:
-    """Whether a bootstrap interval over so many runs would promise too much: their scores stand in its place."""
-    return runs < ENOUGH_RUNS
 
 
 def last_mean(values: Sequence[float] | ArrayLike, count: int = LAST) -> float:

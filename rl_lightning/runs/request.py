@@ -14,7 +14,8 @@ class Request:
         overrides: `--key=value`, laid over the config.
         overlays: Configs laid over a run's own.
         imports: Packages of the user's that the config may name.
-        command: What was typed, for the record.
+        command: What was typed after the verb, for the record.
+        verb: Of `rl`: fit, resume or reproduce.
         group: Group of seeds that the run belongs to.
         checkpoint: Which of a run's checkpoints; null: the newest, or the best where an agent is loaded.
         begin: Stage of a pipeline to begin with.
@@ -30,6 +31,7 @@ class Request:
     overlays: list[str] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
+    verb: str = "fit"
     group: str | None = None
     checkpoint: str | None = None
     begin: str | None = None

@@ -186,3 +186,11 @@ def test_the_size_is_that_of_what_goes(logs, fill):
     fill("a")
     assert cleanup.plan(Index(logs), 0, None).size == 600
     assert cleanup.size_of(Path("nowhere")) == 0
+
+
+def test_one_lucky_evaluation_does_not_make_a_run_one_of_the_best(add, rl):
+    for name, best, last10 in (("lucky", 500.0, 20.0), ("steady", 300.0, 290.0)):
+        (add(name, [1], best=best, last10=last10) / "checkpoints").mkdir()
+    text = rl("cleanup", "--keep-best", "1", "--dry-run").out
+    assert "kept   steady: is one of the best" in text and "clean  lucky" in text
+    assert "kept   lucky" in rl("cleanup", "--keep-best", "1", "--metric", "best", "--dry-run").out

@@ -104,3 +104,13 @@ def test_runs_that_share_a_label_are_resumed_one_by_one(rl: Rl, workdir: Path) -
     refused = rl("resume", "lab")
     assert refused.code == 2 and refused.out == ""
     assert "'lab' does not say which seeds it has; resume its runs: alone" in refused.err
+
+
+def test_a_finished_run_says_so(rl: Rl, workdir: Path) -> None:
+    assert rl("fit", "--config", "cartpole.yaml", "--name", "whole").code == 0
+    before = (workdir / "lightning_logs/whole/run.json").read_text()
+    result = rl("resume", "whole")
+    assert result.code == 0 and "whole is finished: 64 env_steps" in result.out
+    assert "rl resume whole --env_steps 128" in result.out
+    assert (workdir / "lightning_logs/whole/run.json").read_text() == before
+    assert "done: 96 env_steps" in rl("resume", "whole", "--env_steps", "96").out

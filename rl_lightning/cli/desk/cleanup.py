@@ -22,7 +22,8 @@ def cleanup(words: list[str]) -> int:
 
       --keep-best N           the N best runs of every task stay
       --keep-recent DAYS      runs that changed within so many days stay
-      --metric NAME           what the best are chosen by (default: a run's best evaluation)
+      --metric NAME           what the best are chosen by (default: last10, its mean, which no lucky
+                              evaluation lifts; best is the best evaluation)
       --dry-run               only say what would go (also: --dry_run --keep_best --keep_recent)
       --yes                   do not ask
     """
@@ -39,7 +40,7 @@ def cleanup(words: list[str]) -> int:
     from rl_lightning.runs.store.run_folder import artifacts_dir
 
     with Index() as index:
-        decided = plan(index, best, days, parsed.get("metric") or "best")
+        decided = plan(index, best, days, parsed.get("metric") or "last10")
     print(decided)
     if parsed.has("dry_run") or not decided.to_delete:
         return 0

@@ -26,9 +26,8 @@ def reproduce(words: list[str]) -> int:
     run = resolve(parsed.words[0])
     from rl_lightning.analysis.reproduce import Reproduction
 
-    reproduction = Reproduction(run, parsed.request(), stop)
-    if reproduction.note:
-        print(reproduction.note, flush=True)
+    reproduction = Reproduction(run, parsed.request(verb="reproduce"), stop)
+    print(reproduction.note, flush=True)
     code, text = reproduction.fit()
     if text is not None:
         print(text)

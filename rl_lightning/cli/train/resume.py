@@ -8,7 +8,7 @@ from rl_lightning.cli.process import say_loading
 from rl_lightning.cli.train.fit import show_stages
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.engine.init_distributed import init_distributed, run_lock
-from rl_lightning.runs.engine.resume import check_resume_mode, resume_run
+from rl_lightning.runs.engine.resume import budget_spent, check_resume_mode, resume_run
 from rl_lightning.runs.store.run_folder import group_of, resolve
 
 
@@ -27,7 +27,7 @@ def resume(words: list[str]) -> int:
     parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="resume")
     if len(parsed.words) != 1:
         raise ConfigError("rl resume takes one run; see them with: rl list")
-    request = parsed.request()
+    request = parsed.request(verb="resume")
     check_resume_mode(parsed.words[0], request)
     if (members := group_of(parsed.words[0])) is not None:
         from rl_lightning.runs.engine.group import resume_group
@@ -37,6 +37,9 @@ def resume(words: list[str]) -> int:
             show_stages(parsed.words[0])
         return code
     run = resolve(parsed.words[0])
+    if (finished := budget_spent(run, request)) is not None:
+        print(finished)
+        return 0
     say_loading(run.name)
     init_distributed()
     with run_lock(run):

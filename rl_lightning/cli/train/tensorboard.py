@@ -30,7 +30,7 @@ def tensorboard(words: list[str]) -> int:
     if parsed.words:
         runs = [run for word in parsed.words for run in resolve_group(word)]
         spec = ",".join(f"{run.name}:{run.folder.resolve()}" for run in runs)
-        place = ["--logdir", str(runs[0].folder)] if len(runs) == 1 else ["--logdir_spec", spec]
+        place = ["--logdir_spec", spec]  # with names: of a lone folder TensorBoard says "."
     elif not logs_root().is_dir():
         raise ConfigError(f"no runs here yet ({logs_root()} is missing)")
     command = [sys.executable, "-m", "tensorboard.main", *place, "--host", "127.0.0.1", "--port", str(port)]

@@ -33,7 +33,14 @@ def watch(words: list[str]) -> int:
     if len(parsed.words) != 1:
         raise ConfigError("rl watch takes one run, group or sweep; see them with: rl list")
     once = parsed.has("once") or not sys.stdout.isatty()
-    interval = _seconds(parsed)
+    try:
+        return _look(parsed, once, _seconds(parsed))
+    except KeyboardInterrupt:
+        print(f"\nstopped watching; {parsed.words[0]} itself was left alone", file=sys.stderr)
+        return 130
+
+
+def _look(parsed: ParsedArgs, once: bool, interval: float) -> int:
     while True:
         width = max(30, min(72, shutil.get_terminal_size((100, 24)).columns - 14))
         text, over = watch_run(parsed.words[0], parsed.get("metric") or "eval/return", width)

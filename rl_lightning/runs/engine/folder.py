@@ -51,7 +51,7 @@ def start_record(run: Run, saved: Config, request: Request) -> None:
 def start_record_of(run: Run, saved: Config, request: Request, **more: Any) -> None:
     import torch
 
-    command = ["rl", "fit", *redact_words(request.command)]
+    command = ["rl", request.verb, *redact_words(request.command)]
     record = new_record(saved, request.group, command, torch.get_num_threads(), run.folder)
     record["id"] = run.read().get("id") or record["id"]  # a stage that is resumed is the same one
     if seeds := os.environ.get(GROUP_SEEDS):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.score_counts import LAST, is_few
 from rl_lightning.io.text import score
 from rl_lightning.runs.engine.folder import GROUP_SEEDS
 from rl_lightning.runs.store.names import check_run_name
@@ -133,7 +134,7 @@ def start(command: list[str], prefix: str, seeds: list[int]) -> subprocess.Popen
 
 def summary(group: str, members: dict[int, str]) -> str:
     """Best and last-10 score over seeds: a mean with its interval, or the scores themselves where they are few."""
-    from rl_lightning.functional.score_statistics import LAST, bootstrap_interval, is_few, mean
+    from rl_lightning.functional.score_statistics import bootstrap_interval, mean
 
     records = [Run(logs_root() / name).read() for name in members.values()]
     finished = sum(record.get("status") == "finished" for record in records)

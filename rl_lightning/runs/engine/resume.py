@@ -35,6 +35,20 @@ def warm_start(run: Run, checkpoint: str | None = None) -> str:
     return f"rl fit --config {run.config_file} --ckpt_path {source} --resume_mode warm_start"
 
 
+def budget_spent(run: Run, request: Request) -> str | None:
+    """What to say of a run that reached its budget and is given no other: nothing is left to do."""
+    record = run.read()
+    asked = request.overrides or request.overlays or request.checkpoint or request.reset_lr
+    budget = {"env_steps": "env_step", "updates": "update"}.get(str(record.get("ended_by")))
+    if budget is None or asked or record.get("status") != "finished":
+        return None
+    reached, flag = int(record.get(budget) or 0), str(record["ended_by"])
+    return (
+        f"{run.name} is finished: {reached:,} {budget}s, its whole budget. To continue, give it more: "
+        f"rl resume {run.name} --{flag} {2 * reached}"
+    )
+
+
 def resume_run(run: Run, request: Request) -> int:
     record = run.read()
     check_not_running(run, record)
