@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,27 @@ def folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RL_LOGS", "RL_RUN_DIR", "LOCAL_RANK"):
         monkeypatch.setenv(name, "")  # so that what a run sets is undone after it
         monkeypatch.delenv(name)
+
+
+DEBUG_SECONDS = 10.0  # of CPU, after imports
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE + PIPELINES)
+def test_debug_takes_seconds(name: str, tmp_path: Path) -> None:
+    """Every shipped config, in a fork so that each is measured alone; frames in software take what they take."""
+    from resume.support import fork
+
+    supply(name)
+    log = tmp_path / "log.txt"
+    pid = fork(["fit", "--config", name, "--debug", "--threads", "1", "--name", "d"], log)
+    _, status, used = os.wait4(pid, 0)
+    text = log.read_text()
+    if "off-screen OpenGL" in text or "is not installed" in text:
+        pytest.skip(text.splitlines()[-1])
+    assert os.waitstatus_to_exitcode(status) == 0, text
+    assert used.ru_utime + used.ru_stime < DEBUG_SECONDS, text
+    assert "were finite" in text and "profiler_st" not in text
 
 
 def supply(name: str) -> bool:

@@ -26,7 +26,7 @@ def default_callbacks(
     log: LogConfig,
     report: Callable[..., None] | None = None,
     title: str = "",
-    debug: bool = False,
+    debug: DebugMonitor | None = None,
     resume_from: Path | None = None,
     changed: bool = False,
 ) -> list[Callback]:
@@ -41,8 +41,8 @@ def default_callbacks(
         listed.append(VideoRecorder(str(folder), log.video_every))
     if log.open_loop_every:
         listed.append(OpenLoopPrediction(str(folder), log.open_loop_every))
-    if debug:
-        listed.append(DebugMonitor(str(folder)))
+    if debug is not None:
+        listed.append(debug)
     saving = RunCheckpoint(
         str(folder / "checkpoints"), exact_best=False, ckpt_path=str(resume_from) if resume_from else None,
         save_on_start=changed,

@@ -92,7 +92,7 @@ def dispatch(words: list[str]) -> int:
 
 
 def _report(error: Exception, debug: bool) -> None:
-    if debug:
+    if debug and not isinstance(error, ConfigError):  # what was typed is wrong, not the code
         traceback.print_exception(error)
     if isinstance(error, RLError):
         lines = str(error).strip().splitlines() or [type(error).__name__]

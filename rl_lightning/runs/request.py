@@ -23,6 +23,7 @@ class Request:
         render: How an env draws itself while it trains.
         debug: Watch everything.
         small: Make it a run of seconds, as debugging does of new ones.
+        debug_seconds: CPU time that such a run trains for.
         reset_lr: The config's learning rates, not the checkpoint's.
         given: Objects that Python hands over, by the dotted names of the arguments they are.
     """
@@ -39,5 +40,6 @@ class Request:
     render: str | None = None
     debug: bool = False
     small: bool = False
+    debug_seconds: float = 2.0
     reset_lr: bool = False
     given: dict[str, Any] = field(default_factory=dict)

@@ -119,9 +119,23 @@ def test_unknown_command_and_nearest(rl: Rl) -> None:
     assert result.code == 2 and result.err == "error: rl has no command 'fitt'; did you mean 'fit'?\n"
 
 
-def test_debug_shows_the_traceback(rl: Rl) -> None:
-    result = rl("test", "nothing", "--debug")
-    assert result.code == 2 and "Traceback" in result.err and "error: no run 'nothing'" in result.err
+def test_debug_shows_the_traceback(rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:
+    import rl_lightning.cli.desk.doctor as verb
+
+    def broken(words: list[str]) -> int:
+        raise ZeroDivisionError("1/0")
+
+    monkeypatch.setattr(verb, "doctor", broken)
+    result = rl("doctor", "--debug")
+    assert result.code == 1 and "Traceback" in result.err and "ZeroDivisionError" in result.err
+
+
+def test_what_was_typed_wrong_is_a_line_under_debug_too(rl: Rl, workdir: Path) -> None:
+    (workdir / "own.yaml").write_text(
+        "model: {class_path: my_package.Mine}\ndata: {class_path: OnPolicyData, init_args: {env: {id: CartPole-v1}}}\n"
+    )
+    result = rl("fit", "--config", "./own.yaml", "--debug")
+    assert result.code == 2 and "add: --import my_package" in result.err and len(result.err.splitlines()) == 1
 
 
 def test_our_bug_is_told_apart(rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:

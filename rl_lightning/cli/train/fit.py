@@ -29,7 +29,7 @@ def fit(words: list[str]) -> int:
     options of the command:
       --seeds 0-4 | 1,2,5     one run per seed, as a group; mean and interval at the end
       --jobs N                how many of them at a time (default 1)
-      --debug                 some 200 steps with tiny sizes, anomaly detection and checks; full tracebacks
+      --debug                 seconds: tiny sizes and networks, anomaly detection, checks, trace, profile; tracebacks
       --dry_run               resolved config, shapes, memory, parameters, and the time from a probe of seconds
       --print_config          the resolved config as YAML; trains nothing
       --render human          watch it, where there is a display

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
-from rl_lightning.clock.phases import ALIASES
+from jsonargparse import Namespace
 
-# Upper bounds of keys of run, and of model.init_args and data.init_args; what a flag sets is left alone.
+from rl_lightning.clock.phases import ALIASES
+from rl_lightning.runs.config import catalog
+
+# Upper bounds of keys of run, and of arguments of model and data at any depth; what a flag sets is left alone.
 RUN_CAPS = {
-    "env_steps": 200, "updates": 50, "eval_every": 100, "eval_episodes": 2, "final_episodes": 2, "save_every": 100,
+    "env_steps": 200, "updates": 20, "eval_every": 100, "eval_episodes": 1, "eval_max_steps": 30, "final_episodes": 2,
+    "save_every": 100,
 }  # fmt: skip
-INIT_CAPS = {
-    "num_envs": 2,
-    "rollout_steps": 32,
-    "batch_size": 32,
-    "minibatch_size": 32,
-    "learning_starts": 64,
-    "pretrain": 4,
-    "train_every": 64,
-    "n_epochs": 2,
-    "buffer.init_args.capacity": 2000,
-}
+ALWAYS = ("eval_every", "eval_max_steps")  # also where the config has none
+DATA_CAPS = {
+    "num_envs": 2, "rollout_steps": 32, "batch_size": 4, "minibatch_size": 32, "sequence_length": 4, "burn_in": 2,
+    "learning_starts": 64, "pretrain": 2, "train_every": 64, "train_ratio": 16.0, "utd_ratio": 1.0, "n_epochs": 2,
+    "updates_per_block": 2, "steps_per_block": 50, "capacity": 2000,
+    "rollout_batch_size": 500, "rollout_freq": 25, "rollout_length": 5,
+}  # fmt: skip
+PLAN_CAPS = {
+    "horizon": 3, "num_samples": 16, "num_elites": 4, "iterations": 2, "num_pi_trajs": 4,
+    "popsize": 8, "num_rollouts": 4, "reevaluate_rollouts": 4, "max_steps": 50,
+}  # fmt: skip
+WINDOW = 8  # actions of a window that a policy draws whole, or steps of a simulated env
+EPISODE = 30  # steps, so that there are whole ones
+PLANNER = ("horizon", "num_samples", "num_elites", "iterations", "num_pi_trajs")
+# Left alone where weights of a run come from elsewhere: they must fit.
+NETWORK_CAPS = {
+    "hidden_dim": 64, "hidden_dims": 64, "critic_hidden_dims": 64, "guide_hidden_dims": 64, "value_hidden_dims": 64,
+    "deter": 64, "stoch": 8, "classes": 8, "depth": 8, "base_channels": 8, "filter_double_steps": 1, "hidden_layers": 1,
+    "latent_filters": 16, "latent_state_size": 16, "model_size": "1M",
+}  # fmt: skip
 # Of each phase, and of each hook of its cycle; env_steps as prefill, and room for as many is made in the run.
 PHASE_CAPS = {"env_steps": 128, "updates": 8, "cycles": 4, "collect_steps": 32, "eval_episodes": 2}
 HOOK_CAPS = {"every": 4, "count": 4, "after_updates": 4}
@@ -35,16 +50,68 @@ def apply_debug_caps(config: Any, flags: list[str]) -> None:
     if run.env_steps is None and run.updates is None:
         run.env_steps = run_caps["env_steps"]
     for key, cap in run_caps.items():
-        needed = run[key] is not None or key == "eval_every"
-        if needed and f"run.{key}" not in own_keys:
+        if (run[key] is not None or key in ALWAYS) and f"run.{key}" not in own_keys:
             run[key] = smaller(run[key], cap)
+    caps = {**DATA_CAPS, **PLAN_CAPS, **({} if has_foreign_weights(config) else NETWORK_CAPS)}
+    small_planner(config.model)
+    if "horizon" in (config.data.get("init_args") or {}):  # model and data mean the same by it
+        caps["horizon"] = WINDOW
     for group in ("model", "data"):
-        arguments = config[group].get("init_args")
-        for key, cap in INIT_CAPS.items():
-            if arguments and key in arguments and f"{group}.{key.replace('init_args.', '')}" not in own_keys:
-                arguments[key] = smaller(arguments[key], cap)
+        shrink(config[group].get("init_args"), caps, group, own_keys)
+    shorten_episodes(config.data.get("init_args") or {}, own_keys)
     if not any(key.startswith("trainer.callbacks") for key in own_keys):
         shrink_phases(phases, run)
+
+
+def shrink(value: Any, caps: Mapping[str, Any], where: str, own_keys: set[str]) -> None:
+    """Cuts the arguments of a class and of all that it is made of, in place."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            shrink(item, caps, where, own_keys)
+    if not isinstance(value, Namespace | dict):
+        return
+    for key in list(vars(value) if isinstance(value, Namespace) else value):
+        place = where if key == "init_args" else f"{where}.{key}"
+        if key in caps and place not in own_keys:
+            value[key] = within(value[key], caps[key])
+        elif key != "env":  # an env is what it is
+            shrink(value[key], caps, place, own_keys)
+
+
+def small_planner(model: Any) -> None:
+    """A planner that a model would make itself, in its full size, is named, so that it can be cut."""
+    arguments, entry = model.get("init_args"), catalog.find(model.class_path)
+    if not arguments or entry is None or "planner" not in arguments or arguments["planner"] is not None:
+        return
+    option = next(option for option in catalog.all_options(entry) if option.name == "planner")
+    kind = next((path for name, path in catalog.registry().items() if name in option.type.split(" | ")), None)
+    if kind is not None:
+        sizes = {name: PLAN_CAPS[name] for name in catalog.argument_names(kind) if name in PLANNER}
+        arguments["planner"] = Namespace(class_path=kind, init_args=Namespace(sizes))
+
+
+def shorten_episodes(data: Any, own_keys: set[str]) -> None:
+    """Cuts episodes of an env that is named."""
+    env = data.get("env")
+    if env is not None and env.get("id") and "data.env.max_episode_steps" not in own_keys:
+        env["max_episode_steps"] = smaller(env.get("max_episode_steps"), EPISODE)
+
+
+def within(value: Any, cap: Any) -> Any:
+    """A size, or each of a list of sizes, at most the cap; null stays, and of named sizes the cap is one."""
+    if isinstance(value, list | tuple):
+        return [within(item, cap) for item in value]
+    if value == "auto" or isinstance(cap, str):
+        return cap
+    return min(value, cap) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def has_foreign_weights(config: Any) -> bool:
+    """Whether the run begins with weights that were not made under --debug too, in the same pipeline."""
+    arguments = config.model.get("init_args") or {}
+    names = [config.ckpt_path, *(value for key, value in arguments.items() if key.startswith("init_"))]
+    own = os.environ.get("RL_RUN_DIR", "\0")
+    return any(isinstance(name, str) and not name.startswith(own) for name in names)
 
 
 def phases_of(config: Any) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ def train(
 ) -> Ended:
     """Builds, trains and closes the run's record, whatever happens."""
     from rl_lightning.runs.config.places import check_places
-    from rl_lightning.runs.engine.fit_session import FitSession
+    from rl_lightning.runs.engine.fit_session import FitSession, debug_monitor
     from rl_lightning.runs.pipeline.stage_artifact import leave_artifact
 
     check_places(cli.config.trainer, cli.flags)
@@ -57,7 +57,7 @@ def train(
     try:
         if fresh:
             start_record(run, saved, request)
-        training = FitSession(cli, run, redact(saved), request.debug, start, started=started)
+        training = FitSession(cli, run, redact(saved), debug_monitor(run, request), start, started=started)
     except BaseException:
         forget(run, fresh)
         raise

@@ -21,6 +21,7 @@ from rl_lightning.callbacks import (
     default_callbacks,
     make_loggers,
 )
+from rl_lightning.callbacks.debug import DebugMonitor
 from rl_lightning.callbacks.optimizer_warm_start import LearningRateReset, OptimizerWarmStart
 from rl_lightning.checkpoints.checkpoint_store import read_meta
 from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
@@ -33,6 +34,7 @@ from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import Config
 from rl_lightning.runs.engine.ending import FitEnding, ending
 from rl_lightning.runs.engine.run_start import RunStart, load_weights
+from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import Run, logs_root
 from rl_lightning.stop_request import EXIT, BlockAbandoned
 
@@ -48,7 +50,7 @@ class FitSession:
         cli: With data and model built.
         run: The claimed folder.
         config: Resolved config, without secrets, for the loggers.
-        debug: Watch everything.
+        debug: Watches everything.
         start: What the run begins with.
         title: What stands before the bar; empty: the run's name.
         started: Called once everything has been loaded, and nothing trained yet.
@@ -59,13 +61,13 @@ class FitSession:
         cli: RLCLI,
         run: Run,
         config: Config,
-        debug: bool = False,
+        debug: DebugMonitor | None = None,
         start: RunStart | None = None,
         title: str = "",
         started: Callable[[], None] | None = None,
     ) -> None:
         start = start or RunStart()
-        self.cli, self.run, self.ckpt_path = cli, run, start.generation
+        self.cli, self.run, self.ckpt_path, self.debug = cli, run, start.generation, debug
         self.ended = FitEnding("", cut=False)
         self.stands: tuple[int, int] | None = None  # clocks of the checkpoint, where a block was abandoned
         model, data = cli.model, cli.datamodule
@@ -277,4 +279,12 @@ class FitSession:
         following = " · ".join(f"rl {verb} {name}" for verb in verbs)
         word = "done" if self.ended.budget else "cut" if self.ended.cut else "ended"
         scores = self.evaluation.summary(schedule.clock_name)
-        return f"{word}: {done}{scores}\nrun:  {self.run.folder}\nnext: {following}"
+        checked = "" if self.debug is None else f"\n{self.debug.summary()}"
+        return f"{word}: {done}{scores}\nrun:  {self.run.folder}\nnext: {following}{checked}"
+
+
+def debug_monitor(run: Run, request: Request) -> DebugMonitor | None:
+    """Watches a run that was asked to be watched; a new one only for so long."""
+    if not request.debug:
+        return None
+    return DebugMonitor(str(run.folder), seconds=request.debug_seconds if request.small else None)

@@ -41,12 +41,17 @@ from rl_lightning.stop_request import StoppedBySignal, signals_raise
 if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
 
+DEBUG_CYCLES = 1  # the next ones do the same again
+
 
 def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
     import_packages(request)
     pipeline, flags = override(inline(config, find(names[0]).parent), request)
+    if request.small:
+        pipeline["cycles"] = min(pipeline.get("cycles", 1), DEBUG_CYCLES)
     name, stem = given_name(request, {"run": {"name": name_of(config)}}), stem_of(names, config)
     jobs = make_plan(pipeline, check_stage_config)
+    request = replace(request, debug_seconds=request.debug_seconds / len(jobs))
     select_jobs(jobs, request.begin, request.only)  # before a folder is claimed for nothing
     check_begun(request, name, stem)
     objects = by_stage(request.given, jobs)
@@ -261,7 +266,7 @@ def fit_stage(
 ) -> int:
     """Trains one stage in its folder, resuming from its own checkpoints if there are any; a policy is evaluated last,
     with the weights that become its artifact."""
-    from rl_lightning.runs.engine.fit_session import FitSession
+    from rl_lightning.runs.engine.fit_session import FitSession, debug_monitor
     from rl_lightning.runs.engine.run_start import newest, start_from
 
     cli = parse_config(config, request)
@@ -277,7 +282,7 @@ def fit_stage(
     if is_first():
         write_config(run, saved)
         start_record_of(run, saved, request)
-    code = FitSession(cli, run, redact(saved), request.debug, start, title).fit()
+    code = FitSession(cli, run, redact(saved), debug_monitor(run, request), start, title).fit()
     if code == 0:
         close(cli, run, request, artifact)
     return code
