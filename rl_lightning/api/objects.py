@@ -33,7 +33,9 @@ def sort_out(
         if value is None:
             continue
         if is_plain(value):
-            sorted_out.flags.append(f"--{key}={value if isinstance(value, str) else json.dumps(value)}")
+            sorted_out.flags.append(
+                f"--{key}={value if isinstance(value, str) else json.dumps(_whole(key, value))}"
+            )
         elif (last := key.rpartition(".")[2]) in ("model", "data"):
             path, module = named_class(last, value)
             sorted_out.flags.append(f"--{key}={path}")
@@ -69,3 +71,9 @@ def named_class(key: str, value: Any) -> tuple[str, str]:
             f"{key}: {value.__qualname__} has no name to find it by; define it at the top of a module"
         )
     return path_of(value), value.__module__
+
+
+def _whole(key: str, value: Any) -> Any:
+    """A budget or interval of 1e6, which Python takes for a float."""
+    counted = key.startswith("run.") and isinstance(value, float) and value.is_integer()
+    return int(value) if counted else value

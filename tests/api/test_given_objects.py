@@ -13,6 +13,7 @@ from torch import nn
 
 import rl_lightning as rl
 from rl_lightning.algorithms import PPO
+from rl_lightning.api.objects import sort_out
 from rl_lightning.errors import ConfigError
 
 SMALL = {
@@ -201,3 +202,8 @@ def test_a_group_goes_on_with_what_is_left(logs):
 def test_a_setting_given_by_its_dotted_name_counts(logs):
     assert rl.fit("ppo/cartpole", {**SMALL, "run.env_steps": 128, "run.name": "mine"}).name == "mine"
     assert rl.TrainedRun(logs / "mine").record["env_step"] == 128
+
+
+def test_a_budget_of_1e6_is_a_whole_number():
+    flags = sort_out({"run.eval_every": 2.5e4, "model.lr": 1.0}, {"run.env_steps": 1e6}).flags
+    assert flags == ["--run.eval_every=25000", "--model.lr=1.0", "--run.env_steps=1000000"]
