@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -155,3 +156,31 @@ def test_doctor_deep(rl: Rl) -> None:
 def test_data_modules_of_generic_bases_are_known_too():
     names = {entry.name for entry in catalog.data_modules()}
     assert {"OnlineData", "SequenceData", "OnPolicyData"} <= names
+
+
+def test_watching_that_is_stopped_stops_nothing_else(rl: Rl, monkeypatch: pytest.MonkeyPatch) -> None:
+    import rl_lightning.cli.train.watch as verb
+
+    def interrupted(*words: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verb, "_look", interrupted)
+    result = rl("watch", "some-run")
+    assert result.code == 130 and "stopped watching; some-run itself was left alone" in result.err
+
+
+def test_tensorboard_calls_a_run_by_its_name(rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import rl_lightning.cli.train.tensorboard as verb
+
+    commands: list[list[str]] = []
+
+    def called(words: list[str], check: bool) -> SimpleNamespace:
+        commands.append(words)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(verb.subprocess, "run", called)
+    folder = workdir / "lightning_logs" / "one"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    assert rl("tensorboard", "one").code == 0
+    assert f"one:{folder}" in commands[0]
