@@ -75,3 +75,9 @@ def test_scalars_read_as_they_look(text: str, value: object) -> None:
 def test_anchors_and_merge_keys_work() -> None:
     value = yaml_io.loads("base: &b {x: 1, y: 2}\nmore: {<<: *b, y: 3}\n", "text")
     assert value["more"] == {"x": 1, "y": 3}
+
+
+def test_whole_numbers_with_exponents_up_to_where_floats_have_one() -> None:
+    values = yaml_io.loads("[1e6, 2.5e4, 1e-3, 1.5e0, 1.0, 1e16, 1.0e+16]", "x")
+    assert values == [1_000_000, 25_000, 1e-3, 1.5, 1.0, 1e16, 1e16]
+    assert [type(value) for value in values] == [int, int, float, float, float, float, float]

@@ -36,7 +36,7 @@ _Loader.add_implicit_resolver(
     ),
     list("-+0123456789."),
 )
-LARGEST_WHOLE = 2**63
+LARGEST_WHOLE = 1e16  # from here on Python itself writes floats with an exponent
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
