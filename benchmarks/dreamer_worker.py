@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from typing import Any
 
 BATCH, LENGTH, HORIZON, OBS = 16, 64, 15, 5
@@ -34,22 +35,26 @@ def model_of_ours(gradient: Any = "dynamics") -> tuple[Any, Any]:
     from rl_lightning.types import EnvSpec
 
     style: dict[str, Any] = {"norm": "layer", "activation": "silu"}
-    world = LatentWorld(
-        CategoricalLatent(VARIABLES, CLASSES),
-        NormGRUCore(DETER, HIDDEN),
-        MLPEncoder([UNITS] * 3, symlog=True, **style),
-        MLPDecoder([UNITS] * 3, symlog=True, loss_coef=1.0, **style),
-        DynRepKL(0.5, 0.1),
-        TwoHotHead([UNITS] * 3, norm="layer"),
-        ContinueHead([UNITS] * 3, discounted=False, **style),
+    world = partial(
+        LatentWorld,
+        latent=CategoricalLatent(VARIABLES, CLASSES),
+        core=partial(NormGRUCore, deter=DETER, hidden_dim=HIDDEN),
+        encoder=partial(MLPEncoder, hidden_dims=[UNITS] * 3, symlog=True, **style),
+        decoder=partial(MLPDecoder, hidden_dims=[UNITS] * 3, symlog=True, loss_coef=1.0, **style),
+        kl=DynRepKL(0.5, 0.1),
+        reward_head=partial(TwoHotHead, hidden_dims=[UNITS] * 3, norm="layer"),
+        continue_head=partial(ContinueHead, hidden_dims=[UNITS] * 3, discounted=False, **style),
         hidden_dim=HIDDEN,
         **style,
     )
-    actor, critic = ActorHead([UNITS] * 3, **style), TwoHotHead([UNITS] * 3, norm="layer")
+    actor, critic = (
+        partial(ActorHead, hidden_dims=[UNITS] * 3, **style),
+        partial(TwoHotHead, hidden_dims=[UNITS] * 3, norm="layer"),
+    )
     spec = EnvSpec("bench", (OBS,), action_shape=(1,), action_low=(-1.0,), action_high=(1.0,))
     if gradient == "reinforce":
         spec = EnvSpec("bench", (OBS,), action_kind="discrete", action_sizes=(2,))
-    scale = PercentileNorm()
+    scale = PercentileNorm
     model = Dreamer(spec, world, actor, critic, actor_grad=gradient, return_norm=scale, horizon=HORIZON)
     return model, spec
 

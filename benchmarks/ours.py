@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def build(rule: str) -> tuple[RLData, RLModule]:
         s = settings.PPO
         data: Any = OnPolicyData(EnvConfig(id=s["env"]), s["num_envs"], s["rollout_steps"])
         keys = ("lr", "gamma", "n_epochs", "minibatch_size", "clip_range", "max_grad_norm")
-        network = MLP(hidden_dims=s["hidden"], activation="tanh")
+        network = partial(MLP, hidden_dims=s["hidden"], activation="tanh")
         return data, PPO(data.spec, network, advantage=GAE(s["lam"]), **{key: s[key] for key in keys})
     s = settings.DQN if rule == "dqn" else settings.SAC
     every = s.get("train_every", 1)
@@ -56,11 +57,11 @@ def build(rule: str) -> tuple[RLData, RLModule]:
         utd_ratio=s.get("updates", 1) / every,
     )
     if rule == "sac":
-        network = MLP(hidden_dims=s["hidden"], activation="relu", init="default")
+        network = partial(MLP, hidden_dims=s["hidden"], activation="relu", init="default")
         return data, SAC(data.spec, network, critic_hidden_dims=s["hidden"], lr=s["lr"])
     return data, DQN(
         data.spec,
-        MLP(hidden_dims=s["hidden"], activation="relu"),
+        partial(MLP, hidden_dims=s["hidden"], activation="relu"),
         lr=s["lr"],
         double_q=False,
         target_every=s["target_every"],

@@ -12,6 +12,7 @@ import argparse
 import json
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def learn_world(
         **(sizes or {"compress_steps": 3}),
     )
     usual = {
-        "optimizer": Adam(eps=1e-5),
+        "optimizer": partial(Adam, eps=1e-5),
         "lr": 1e-3,
         "scheduled_sampling_decay_steps": 2 * steps,
         "input_noise": 0.01,
@@ -112,7 +113,7 @@ def learn_head(
     torch.manual_seed(seed)
     world = model.world
     head = world.make_head("spatial")
-    optimizer = Adam().build(head.parameters(), 1e-3)
+    optimizer = Adam(head.parameters(), 1e-3)
     rows = (log.walk(0.99).run > 0).nonzero()[:, 0]
     earlier, later = log.neighbors()
     reward = log.tensor("reward")[rows]

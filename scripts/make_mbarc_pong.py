@@ -47,7 +47,7 @@ SETTINGS: dict[str, Any] = {
     "sizes": {"compress_steps": 1, "hidden_layers": 5},
     "lr": 3e-3,
     "lr_schedule": Cosine(1e-4),
-    "optimizer": Adam(),
+    "optimizer": Adam,
     "scheduled_sampling_decay_steps": 1_000_000_000,
     "motion_weight": 10.0,
     "motion_weight_schedule": Exponential(3.0, fraction=0.5),

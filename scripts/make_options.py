@@ -34,9 +34,7 @@ from rl_lightning.functional.noise_schedules import NoiseSchedule
 from rl_lightning.models.density import DensityRecipe
 from rl_lightning.models.diffusion.candidate_filters import CandidateFilter
 from rl_lightning.models.frames.frame_world import NextFramePredictor
-from rl_lightning.nn import Network
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser
-from rl_lightning.optim import OptimizerRecipe
 from rl_lightning.optim.schedules import Schedule
 from rl_lightning.planning.planners import Planner
 from rl_lightning.replay import BufferRecipe
@@ -118,6 +116,11 @@ def listed(root: type) -> list[type]:
     )
 
 
+def parts(factory: str) -> list[type]:
+    """Our classes that an argument of this type makes."""
+    return [getattr(importlib.import_module(e.module), e.name) for e in catalog.parts_of(factory)]
+
+
 def toys() -> list[type]:
     """The classes behind our own env ids."""
     found = []
@@ -146,11 +149,11 @@ def sections() -> list[Section]:
         Section("EnvNoise", "`data.env.noise`.", [EnvNoise]),
         Section("Transforms", "Entries of `data.env.transforms`.", below(Transform, "apply")),
         Section("Small envs", "`env.kwargs` of the ids below `rl/`.", toys()),
-        Section("Networks", "`network` of an algorithm.", below(Network, "build")),
+        Section("Networks", "`network` of an algorithm.", parts("Network")),
         Section("Buffers", "`buffer` of OnlineData.", below(BufferRecipe, "build")),
         Section("Worlds of frames", "`network` of NextFrame.", [NextFramePredictor]),
         Section("Reward samplers", "`sampler` of RewardStepData.", below(RewardSampler, "groups")),
-        Section("Optimizers", "`optimizer` of an algorithm.", below(OptimizerRecipe, "build")),
+        Section("Optimizers", "`optimizer` of an algorithm.", parts("OptimizerFactory")),
         Section("Schedules", "`lr_schedule`, `clip_range_schedule`, ...", below(Schedule, "value")),
         Section("Densities", "`density` of Density.", below(DensityRecipe, "build")),
         Section("Denoisers", "`denoiser` of what learns by diffusion.", below(Denoiser, "build")),
@@ -181,7 +184,7 @@ def rows(cls: type) -> list[Row]:
         docs |= argument_docs(inspect.cleandoc(base.__doc__ or ""))
     found = []
     for name, parameter in parameters(cls).items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         default = MISSING if parameter.default is parameter.empty else parameter.default
         found.append(Row(name, type_text(parameter.annotation), default, docs.get(name, "")))

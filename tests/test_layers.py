@@ -17,6 +17,7 @@ LAYERS = [
         "types",
         "errors",
         "extras",
+        "factories",
         "seeding",
         "stop_request",
         "distributed",

@@ -14,7 +14,7 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_update
-from rl_lightning.optim.optimizers import OptimizerRecipe
+from rl_lightning.optim.optimizers import OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
 from rl_lightning.types import EnvSpec
 
@@ -39,7 +39,7 @@ class EMAModule(PolicyModule):
         spec: EnvSpec,
         lr: float,
         lr_schedule: Schedule | None,
-        optimizer: OptimizerRecipe,
+        optimizer: OptimizerFactory,
         max_grad_norm: float | None,
         ema_decay: float,
         ema_power: float | None,
@@ -67,4 +67,4 @@ class EMAModule(PolicyModule):
         return {"train/loss": loss} | ({} if norm is None else {"train/grad_norm": norm})
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.model.parameters(), self.lr)
+        return self.optimizer(self.model.parameters(), self.lr)

@@ -24,7 +24,7 @@ from rl_lightning.models.rssm.open_loop import (
     open_loop_report,
     open_loop_rollout_latent,
 )
-from rl_lightning.models.rssm.world_model import WorldModel
+from rl_lightning.models.rssm.world_model import LatentWorld
 from rl_lightning.replay.sequence import SequenceBuffer, SequenceReplay
 from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.types import Carry, Sequences
@@ -199,7 +199,7 @@ class SequenceData(ReplayData[SequenceBuffer]):
     def diagnostics(self, module: Any) -> dict[str, Any]:
         """How well the module's world foresees: rows are played greedily, then dreamed on from their first part."""
         world = getattr(module, "world_model", None)
-        if not isinstance(world, WorldModel):
+        if not isinstance(world, LatentWorld):
             return {}
         context = max(2, min(self.sequence_length // 2, FEW))
         batch = self.play_windows(module, context + STEPS[-1])

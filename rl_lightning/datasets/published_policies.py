@@ -101,7 +101,7 @@ def build_actor(weights: dict[str, Tensor], activation: str) -> SquashedGaussian
         raise ValueError("its actor is not a network of fully connected layers")
     hidden = [len(weights[key]) for key in matrices]
     normed = any(weights[key].ndim == 1 for key in layers)
-    torso = MLP(hidden, activation, layer_norm=normed, init="default").build((weights[matrices[0]].shape[1],))
+    torso = MLP(weights[matrices[0]].shape[1], hidden, activation, layer_norm=normed, init="default")
     actor = SquashedGaussianActor(torso, len(weights["linear.weight"]) // 2)
     actor.load_state_dict(weights)
     return actor

@@ -83,7 +83,7 @@ def _in(place: Path, wanted: str) -> ArtifactPlace | None:
         of_checkpoint = ArtifactPlace(place, _config_above(place)) if place.suffix == ".ckpt" else None
         return of_checkpoint or (_in(place.parent, wanted) if (place.parent / ABOUT).is_file() else None)
     for folder in (place, place / "artifact"):
-        if (folder / ABOUT).is_file():
+        if (folder / ABOUT).is_file() or (wanted == "frames" and (folder / FRAMES).is_file()):
             return ArtifactPlace(folder, folder / "config.yaml")
     saved = [place / "model.ckpt", place / "checkpoints" / "best.ckpt"]
     saved += [path / "model.ckpt" for path in sorted((place / "checkpoints").glob("last-*"), reverse=True)]

@@ -59,7 +59,13 @@ class FusedAdam(torch.optim.Adam):
         lists, self._counts = [], []
         for group in self.param_groups:
             states = [self.state[p] for p in group["params"]]
-            if not all(states) or group["amsgrad"] or group["maximize"] or group["differentiable"]:
+            if (
+                not all(states)
+                or not group["fused"]
+                or group["amsgrad"]
+                or group["maximize"]
+                or group["differentiable"]
+            ):
                 return None
             self._counts.append(torch.stack([s["step"] for s in states]))
             for state, step in zip(states, self._counts[-1].unbind(), strict=True):

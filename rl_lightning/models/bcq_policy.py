@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor, nn
 
 from rl_lightning.artifacts import Exported
 from rl_lightning.functional.action_distributions import standard_noise
-from rl_lightning.models.recipe_specs import as_network_recipe, network_args, rewritable
+from rl_lightning.models.described import rewritable
+from rl_lightning.models.written_networks import WrittenNetwork, network_args, read_network
 from rl_lightning.nn.heads.critics import make_critics, with_output
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
@@ -18,8 +20,8 @@ LOG_STD_BOUNDS = (-4.0, 15.0)
 LATENT_LIMIT = 0.5  # decoded codes stay where the data's own are dense
 
 
-def relu_layers(hidden: list[int]) -> MLP:
-    return MLP(list(hidden), "relu", init="default")
+def relu_layers(hidden: list[int]) -> Network:
+    return partial(MLP, hidden_dims=list(hidden), activation="relu", init="default")
 
 
 class ActionVAE(nn.Module):
@@ -107,11 +109,11 @@ class BCQPolicy(nn.Module):
         vae_hidden_dims: list[int],
         phi: float = 0.05,
         num_samples: int = 100,
-        network: Network | dict[str, Any] | None = None,
-        vae_network: Network | dict[str, Any] | None = None,
+        network: WrittenNetwork = None,
+        vae_network: WrittenNetwork = None,
     ) -> None:
         super().__init__()
-        recipe, vae_recipe = as_network_recipe(network), as_network_recipe(vae_network)
+        own, own_vae = read_network(network), read_network(vae_network)
         self.init_args: dict[str, Any] = {
             "obs_dim": obs_dim,
             "action_dim": action_dim,
@@ -120,11 +122,11 @@ class BCQPolicy(nn.Module):
             "phi": phi,
             "num_samples": num_samples,
         }
-        self.init_args |= network_args(network=recipe, vae_network=vae_recipe)
-        self.describable = all(rewritable(each) for each in (recipe, vae_recipe) if each is not None)
-        self.vae = ActionVAE(obs_dim, action_dim, vae_hidden_dims, vae_recipe)
-        self.actor = Perturbation(obs_dim, action_dim, hidden_dims, phi, recipe)
-        self.q = make_critics(2, obs_dim, action_dim, hidden_dims, recipe)
+        self.init_args |= network_args(network=own, vae_network=own_vae)
+        self.describable = all(rewritable(each) for each in (own, own_vae) if each is not None)
+        self.vae = ActionVAE(obs_dim, action_dim, vae_hidden_dims, own_vae)
+        self.actor = Perturbation(obs_dim, action_dim, hidden_dims, phi, own)
+        self.q = make_critics(2, obs_dim, action_dim, hidden_dims, own)
         codes = torch.randn(num_samples, self.vae.latent_dim)
         self.register_buffer("codes", codes.clamp_(-LATENT_LIMIT, LATENT_LIMIT))
 

@@ -10,15 +10,17 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
 from torch import nn
 
 from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.factories import class_of, settings_of
+from rl_lightning.io.trust import ALLOWED_IMPORTS
 
 GIVEN = "given_in_python"
 Plain = dict[str, Any]
@@ -33,7 +35,7 @@ _MISSING = object()
 
 
 def describe(value: Any) -> Any:
-    """Plain values as they are, a recipe as its class and arguments; what no file can name as "given in Python"."""
+    """Plain values as they are, objects and what makes them as class and arguments; all else as "given in Python"."""
     if value is None or isinstance(value, bool | int | float | str | torch.dtype):
         return value
     if isinstance(value, np.generic):
@@ -44,10 +46,24 @@ def describe(value: Any) -> Any:
         return type(value)(describe(item) for item in value)
     if isinstance(value, dict):
         return {str(key): describe(item) for key, item in value.items()}
-    arguments = arguments_of(value)
+    made = class_of(value)
+    arguments = arguments_of(value) if made is None else settings_of(value) if nameable(made) else None
     if arguments is None:
         return given_in_python(value)
-    return {"class_path": path_of(type(value)), "init_args": {k: describe(v) for k, v in arguments.items()}}
+    return {
+        "class_path": path_of(made or type(value)),
+        "init_args": {k: describe(v) for k, v in arguments.items()},
+    }
+
+
+def nameable(cls: type) -> bool:
+    """Whether a file may name the class of a factory: ours, torch's networks and optimizers, or an allowed import's."""
+    return named(cls) and (_trusted(cls) or within(cls.__module__, *ALLOWED_IMPORTS))
+
+
+def rewritable(value: Any) -> bool:
+    """Whether a file can tell all of it."""
+    return next(missing_in(describe(value)), None) is None
 
 
 def arguments_of(value: Any) -> dict[str, Any] | None:
@@ -147,7 +163,8 @@ def rebuild(value: Any, where: str, hint: Any = Any) -> Any:
     Args:
         value: A description.
         where: The file that it is from, for errors.
-        hint: What the constructor that takes it says it may be: a file cannot put any other class in its place.
+        hint: What the constructor that takes it says it may be: a file cannot put any other class in its place. Where
+            it takes what makes one, that is made.
     """
     if type(value) in (list, tuple):
         return type(value)(rebuild(item, where, inner_hint(hint)) for item in value)
@@ -165,6 +182,8 @@ def rebuild(value: Any, where: str, hint: Any = Any) -> Any:
     arguments = {
         name: rebuild(item, where, hints.get(name, Any)) for name, item in value["init_args"].items()
     }
+    if is_factory(hint) or (hint is Any and wants_more(cls, arguments)):
+        return functools.partial(cast(Callable[..., Any], cls), **arguments)
     try:
         return cls(**arguments)
     except TypeError as error:
@@ -183,10 +202,31 @@ def classes_in(hint: Any) -> tuple[type, ...] | None:
     """Classes that a hint names; None where it allows any."""
     if hint is Any or isinstance(hint, TypeVar):
         return None
-    if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
+    if is_union(hint):
         parts = [classes_in(part) for part in get_args(hint)]
         return None if None in parts else tuple(cls for part in parts for cls in part or ())
+    if get_origin(hint) is Callable:
+        return classes_in(get_args(hint)[-1])
     return (hint,) if isinstance(hint, type) and get_origin(hint) is None else ()
+
+
+def wants_more(cls: type, arguments: dict[str, Any]) -> bool:
+    """Whether a constructor needs what no description holds: its owner knows it."""
+    with contextlib.suppress(ValueError):
+        try:
+            inspect.signature(cls).bind(**arguments)
+        except TypeError:
+            return True
+    return False
+
+
+def is_union(hint: Any) -> bool:
+    return isinstance(hint, types.UnionType) or get_origin(hint) is Union
+
+
+def is_factory(hint: Any) -> bool:
+    """Whether a hint asks for what makes an object, not for the object."""
+    return any(map(is_factory, get_args(hint))) if is_union(hint) else get_origin(hint) is Callable
 
 
 def inner_hint(hint: Any) -> Any:
@@ -194,7 +234,7 @@ def inner_hint(hint: Any) -> Any:
     inner = [part for part in get_args(hint) if part is not Ellipsis]
     if get_origin(hint) in (list, tuple, dict, Sequence, Mapping) and inner:
         return inner[-1]
-    if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
+    if is_union(hint):
         hints = [inner_hint(part) for part in inner if get_args(part)]
         return hints[0] if hints else Any
     return Any
@@ -222,7 +262,7 @@ def trusted_class(class_path: str, where: str) -> type[Any]:
             ) from None
     else:
         member = getattr(sys.modules.get(module), name, None)
-    if isinstance(member, type) and _trusted(member):
+    if isinstance(member, type) and (_trusted(member) or within(module, *ALLOWED_IMPORTS)):
         return member
     root = module.split(".")[0]
     if root not in sys.modules and root not in sys.stdlib_module_names:

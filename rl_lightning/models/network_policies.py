@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from rl_lightning.artifacts import Excerpt, Exported
+from rl_lightning.models.described import describe, rebuild, rewritable
 from rl_lightning.models.normalizers import RunningMeanStd
-from rl_lightning.models.recipe_specs import recipe_from_spec, recipe_spec, rewritable
 from rl_lightning.nn.heads.actors import PolicyHead, make_policy_head
 from rl_lightning.nn.heads.critics import DiscreteQNet
+from rl_lightning.nn.make_torso import make_torso
 from rl_lightning.nn.torso import FeedForward, Network
 from rl_lightning.types import EnvSpec
 
@@ -28,14 +29,14 @@ class GreedyQPolicy(DiscreteQNet):
     Args:
         obs_dim: Width of an observation.
         action_dim: Number of actions.
-        network: Recipe of the torso, written down.
+        network: What makes the torso, written down.
         dueling: Value and advantages as two streams.
     """
 
     draws, discrete = False, True
 
     def __init__(self, obs_dim: int, action_dim: int, network: dict[str, Any], dueling: bool = False) -> None:
-        torso = recipe_from_spec(network, Network, "network").build((obs_dim,))  # type: ignore[type-abstract]
+        torso = make_torso(rebuild(network, "the network", Network), (obs_dim,))
         super().__init__(torso, action_dim, dueling)
         self.init_args = {"obs_dim": obs_dim, "action_dim": action_dim}
 
@@ -46,7 +47,7 @@ class GreedyQPolicy(DiscreteQNet):
     @classmethod
     def export_spec(cls, spec: EnvSpec, network: Network, dueling: bool, prefix: str) -> Exported:
         sizes = {"obs_dim": spec.obs_shape[0], "action_dim": spec.action_sizes[0]}
-        args = {**sizes, "network": recipe_spec(network), "dueling": dueling}
+        args = {**sizes, "network": describe(network), "dueling": dueling}
         return Exported(f"{cls.__module__}.{cls.__qualname__}", args, prefix)
 
 
@@ -56,7 +57,7 @@ class HeadPolicy(Excerpt):
     Args:
         obs_dim: Width of an observation.
         action_dim: Width of a continuous action, or the number of discrete ones.
-        network: Recipe of the torso, written down.
+        network: What makes the torso, written down.
         discrete: Whether actions are discrete.
         normalize_obs: Observations are standardised by statistics that are part of the model.
         draws: Actions are drawn in evaluation too.
@@ -83,7 +84,7 @@ class HeadPolicy(Excerpt):
         else:
             spec = EnvSpec("", (obs_dim,), action_shape=(action_dim,))
         self.norm: nn.Module = RunningMeanStd((obs_dim,)) if normalize_obs else nn.Identity()
-        self.torso = recipe_from_spec(network, Network, "network").build((obs_dim,))  # type: ignore[type-abstract]
+        self.torso = make_torso(rebuild(network, "the network", Network), (obs_dim,))
         self.policy = make_policy_head(spec, self.torso.out_dim)
 
     def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
@@ -102,7 +103,7 @@ class HeadPolicy(Excerpt):
         sizes = {"obs_dim": spec.obs_shape[0], "action_dim": spec.action_dim}
         args = {
             **sizes,
-            "network": recipe_spec(network),
+            "network": describe(network),
             "discrete": spec.action_kind == "discrete",
             **options,
         }

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import action_distributions
-from rl_lightning.models.recipe_specs import as_network_recipe, network_args, rewritable
-from rl_lightning.nn.mlp import MLPNet
-from rl_lightning.nn.torso import FeedForward, Network, feed_forward
+from rl_lightning.models.described import rewritable
+from rl_lightning.models.written_networks import WrittenNetwork, network_args, read_network
+from rl_lightning.nn.make_torso import make_feed_forward
+from rl_lightning.nn.mlp import MLP
+from rl_lightning.nn.torso import FeedForward
 from rl_lightning.types import EnvSpec
 
 LOG_STD_BOUNDS = (-5.0, 2.0)
@@ -91,7 +93,7 @@ class PolicyNet(nn.Module, ABC):
         normalize_obs: bool = False,
         activation: str = "relu",
         layer_norm: bool = False,
-        network: Network | dict[str, Any] | None = None,
+        network: WrittenNetwork = None,
     ) -> None:
         super().__init__()
         self.init_args: dict[str, Any] = {
@@ -103,14 +105,14 @@ class PolicyNet(nn.Module, ABC):
             "layer_norm": layer_norm,
         }
         self.norm: nn.Module = ObsNormalizer(obs_dim) if normalize_obs else nn.Identity()
-        recipe = as_network_recipe(network)
+        own = read_network(network)
         self.torso: FeedForward = (
-            MLPNet((obs_dim,), list(hidden_dims), activation, layer_norm, init="default")
-            if recipe is None
-            else feed_forward(recipe, (obs_dim,))
+            MLP(obs_dim, list(hidden_dims), activation, layer_norm, init="default")
+            if own is None
+            else make_feed_forward(own, (obs_dim,))
         )
-        self.init_args |= network_args(network=recipe)
-        self.describable = recipe is None or rewritable(recipe)
+        self.init_args |= network_args(network=own)
+        self.describable = own is None or rewritable(own)
         self.linear = nn.Linear(self.torso.out_dim, self.outputs * action_dim)
         self.own_parameters()
 

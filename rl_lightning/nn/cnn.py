@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from rl_lightning.envs.palette import palette
 from rl_lightning.errors import ConfigError
-from rl_lightning.nn.init import INITS, check_choice, check_sizes, init_weights, make_activation
-from rl_lightning.nn.torso import FeedForward, Network, as_float
+from rl_lightning.nn.init import check_sizes, init_weights, make_activation
+from rl_lightning.nn.torso import FeedForward, as_float, as_shape
 
 
 def _image_size(obs_shape: tuple[int, ...], kernels: list[int], strides: list[int]) -> tuple[int, int]:
@@ -28,24 +28,36 @@ def _image_size(obs_shape: tuple[int, ...], kernels: list[int], strides: list[in
     return height, width
 
 
-class ConvNet(FeedForward):
-    """Convolutions, then one hidden layer; with hidden 0 the flattened maps are the features."""
+class CNN(FeedForward):
+    """Convolutions of your choice, then one fully connected layer.
+
+    Args:
+        channels: Output channels of each convolution.
+        kernel_sizes: Kernel size of each convolution.
+        strides: Stride of each convolution.
+        hidden_dim: Width of the fully connected layer after them; 0 leaves it out: the flattened maps are the features.
+        activation: Non-linearity after each layer (relu, silu, elu, gelu, ...).
+        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
+    """
 
     def __init__(
         self,
-        obs_shape: tuple[int, ...],
-        channels: list[int],
-        kernel_sizes: list[int],
-        strides: list[int],
-        hidden_dim: int,
+        obs_shape: int | tuple[int, ...],
+        /,
+        channels: list[int] = [32, 64, 64],  # noqa: B006
+        kernel_sizes: list[int] = [8, 4, 3],  # noqa: B006
+        strides: list[int] = [4, 2, 1],  # noqa: B006
+        hidden_dim: int = 512,
         activation: str = "relu",
         init: str = "orthogonal",
     ) -> None:
         super().__init__()
-        height, width = _image_size(obs_shape, kernel_sizes, strides)
+        shape = as_shape(obs_shape)
+        check_convolutions(channels, kernel_sizes, strides, hidden_dim)
+        height, width = _image_size(shape, kernel_sizes, strides)
         layers: list[nn.Module] = []
         for source, target, kernel, stride in zip(
-            [obs_shape[0], *channels], channels, kernel_sizes, strides, strict=False
+            [shape[0], *channels], channels, kernel_sizes, strides, strict=False
         ):
             layers += [nn.Conv2d(source, target, kernel, stride), make_activation(activation)]
         self.convolutions = init_weights(nn.Sequential(*layers), init)
@@ -61,55 +73,22 @@ class ConvNet(FeedForward):
         return self.top(features).reshape(*lead, self.out_dim)
 
 
-class CNN(Network):
-    """Convolutions of your choice, then one fully connected layer.
-
-    Args:
-        channels: Output channels of each convolution.
-        kernel_sizes: Kernel size of each convolution.
-        strides: Stride of each convolution.
-        hidden_dim: Width of the fully connected layer after them; 0 leaves it out.
-        activation: Non-linearity after each layer (relu, silu, elu, gelu, ...).
-        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
-    """
-
-    def __init__(
-        self,
-        channels: list[int] = [32, 64, 64],  # noqa: B006
-        kernel_sizes: list[int] = [8, 4, 3],  # noqa: B006
-        strides: list[int] = [4, 2, 1],  # noqa: B006
-        hidden_dim: int = 512,
-        activation: str = "relu",
-        init: str = "orthogonal",
-    ) -> None:
-        if not channels or not len(channels) == len(kernel_sizes) == len(strides):
-            raise ConfigError(
-                f"channels, kernels and strides of a CNN need one entry per convolution; "
-                f"they have {len(channels)}, {len(kernel_sizes)} and {len(strides)}."
-            )
-        if hidden_dim < 0:
-            raise ConfigError(f"hidden_dim must not be negative, not {hidden_dim}.")
-        self.channels = check_sizes("channels", channels)
-        self.kernel_sizes = check_sizes("kernel_sizes", kernel_sizes)
-        self.strides = check_sizes("strides", strides)
-        self.hidden_dim = hidden_dim
-        make_activation(activation)
-        self.activation = activation
-        self.init = check_choice("init", init, INITS)
-
-    def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
-        return ConvNet(
-            obs_shape,
-            self.channels,
-            self.kernel_sizes,
-            self.strides,
-            self.hidden_dim,
-            self.activation,
-            self.init,
+def check_convolutions(
+    channels: list[int], kernel_sizes: list[int], strides: list[int], hidden_dim: int
+) -> None:
+    if not channels or not len(channels) == len(kernel_sizes) == len(strides):
+        raise ConfigError(
+            f"channels, kernels and strides of a CNN need one entry per convolution; "
+            f"they have {len(channels)}, {len(kernel_sizes)} and {len(strides)}."
         )
+    if hidden_dim < 0:
+        raise ConfigError(f"hidden_dim must not be negative, not {hidden_dim}.")
+    check_sizes("channels", channels)
+    check_sizes("kernel_sizes", kernel_sizes)
+    check_sizes("strides", strides)
 
 
-class NatureCNN(Network):
+class NatureCNN(CNN):
     """The network of the Nature DQN paper, for images of 36 pixels a side and more.
 
     Args:
@@ -117,15 +96,13 @@ class NatureCNN(Network):
         init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
     """
 
-    def __init__(self, hidden_dim: int = 512, init: str = "orthogonal") -> None:
-        self.hidden_dim, self.init = hidden_dim, init
-        self.recipe = CNN([32, 64, 64], [8, 4, 3], [4, 2, 1], hidden_dim, "relu", init)
-
-    def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
-        return self.recipe.build(obs_shape)
+    def __init__(
+        self, obs_shape: int | tuple[int, ...], /, hidden_dim: int = 512, init: str = "orthogonal"
+    ) -> None:
+        super().__init__(obs_shape, [32, 64, 64], [8, 4, 3], [4, 2, 1], hidden_dim, "relu", init)
 
 
-class SmallCNN(Network):
+class SmallCNN(CNN):
     """Two 3x3 convolutions of stride 1, for grids of 5x5 up to about 16x16.
 
     Args:
@@ -137,48 +114,19 @@ class SmallCNN(Network):
 
     def __init__(
         self,
+        obs_shape: int | tuple[int, ...],
+        /,
         channels: list[int] = [16, 32],  # noqa: B006
         hidden_dim: int = 128,
         activation: str = "relu",
         init: str = "orthogonal",
     ) -> None:
-        self.channels, self.hidden_dim, self.activation, self.init = (
-            list(channels),
-            hidden_dim,
-            activation,
-            init,
-        )
-        self.recipe = CNN(channels, [3] * len(channels), [1] * len(channels), hidden_dim, activation, init)
-
-    def build(self, obs_shape: tuple[int, ...]) -> ConvNet:
-        return self.recipe.build(obs_shape)
+        ones = [1] * len(channels)
+        super().__init__(obs_shape, channels, [3 * one for one in ones], ones, hidden_dim, activation, init)
 
 
-class PaletteConvNet(FeedForward):
-    """A ConvNet on indices of colours: each is shown as its RGB, or as its grey level, in [0, 1]."""
-
-    table: Tensor
-
-    def __init__(self, obs_shape: tuple[int, ...], gray_levels: list[int] | None, recipe: CNN) -> None:
-        super().__init__()
-        shown = torch.from_numpy(palette(gray_levels)).to(torch.get_default_device()).float() / 255.0
-        self.register_buffer(
-            "table", shown if gray_levels is None else shown[:, :1].clone(), persistent=False
-        )
-        planes = obs_shape[0] * self.table.shape[1]
-        self.net = recipe.build((planes, *obs_shape[1:]))
-        self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.out_dim = self.net.out_dim
-
-    def forward(self, obs: Tensor) -> Tensor:  # [..., F, H, W] -> [..., F]
-        lead = obs.shape[:-3]
-        rows = obs.reshape(-1, *obs.shape[-3:]).permute(0, 2, 3, 1)
-        planes = nn.functional.embedding(rows.int(), self.table).flatten(3).permute(0, 3, 1, 2)
-        return self.net(planes).reshape(*lead, self.out_dim)
-
-
-class PaletteCNN(Network):
-    """A CNN for frames whose pixels are indices of colours.
+class PaletteCNN(FeedForward):
+    """A CNN for frames whose pixels are indices of colours: each is shown as its RGB, or its grey level, in [0, 1].
 
     Args:
         gray_levels: Grey level of each index; null: Atari's 128 colours.
@@ -190,8 +138,12 @@ class PaletteCNN(Network):
         init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
     """
 
+    table: Tensor
+
     def __init__(
         self,
+        obs_shape: int | tuple[int, ...],
+        /,
         gray_levels: list[int] | None = None,
         channels: list[int] = [32, 64, 32],  # noqa: B006
         kernel_sizes: list[int] = [8, 4, 3],  # noqa: B006
@@ -200,10 +152,19 @@ class PaletteCNN(Network):
         activation: str = "relu",
         init: str = "orthogonal",
     ) -> None:
-        self.gray_levels = None if gray_levels is None else list(gray_levels)
-        self.channels, self.kernel_sizes, self.strides = list(channels), list(kernel_sizes), list(strides)
-        self.hidden_dim, self.activation, self.init = hidden_dim, activation, init
-        self.recipe = CNN(channels, kernel_sizes, strides, hidden_dim, activation, init)
+        super().__init__()
+        frames, *size = as_shape(obs_shape)
+        shown = torch.from_numpy(palette(gray_levels)).to(torch.get_default_device()).float() / 255.0
+        self.register_buffer(
+            "table", shown if gray_levels is None else shown[:, :1].clone(), persistent=False
+        )
+        planes = (frames * self.table.shape[1], *size)
+        self.net = CNN(planes, channels, kernel_sizes, strides, hidden_dim, activation, init)
+        self.net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.out_dim = self.net.out_dim
 
-    def build(self, obs_shape: tuple[int, ...]) -> PaletteConvNet:
-        return PaletteConvNet(obs_shape, self.gray_levels, self.recipe)
+    def forward(self, obs: Tensor) -> Tensor:  # [..., F, H, W] -> [..., F]
+        lead = obs.shape[:-3]
+        rows = obs.reshape(-1, *obs.shape[-3:]).permute(0, 2, 3, 1)
+        planes = nn.functional.embedding(rows.int(), self.table).flatten(3).permute(0, 3, 1, 2)
+        return self.net(planes).reshape(*lead, self.out_dim)

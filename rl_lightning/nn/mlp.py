@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from rl_lightning.kernels.choice import is_hooked
 from rl_lightning.kernels.mlp import Activation, mlp, mlp_twin, pays
-from rl_lightning.nn.init import INITS, check_choice, check_sizes, init_weights, make_activation
-from rl_lightning.nn.torso import FeedForward, Network, as_float
+from rl_lightning.nn.init import check_sizes, init_weights, make_activation
+from rl_lightning.nn.torso import FeedForward, as_float, as_shape
 
 IN_PLACE: dict[type, Activation] = {nn.Tanh: torch.tanh_, nn.ReLU: torch.relu_}
 
@@ -60,21 +60,30 @@ def linear_stack(in_dim: int, hidden: list[int], activation: str, layer_norm: bo
     return nn.Sequential(*layers)
 
 
-class MLPNet(FeedForward):
-    """Observations of any shape, flattened, through hidden layers."""
+class MLP(FeedForward):
+    """Fully connected layers over observations of any shape, flattened.
+
+    Args:
+        hidden_dims: Width of each layer; the last is the number of features.
+        activation: Non-linearity after each layer (tanh, relu, silu, elu, gelu, ...).
+        layer_norm: Normalise each layer's output before its activation.
+        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
+    """
 
     def __init__(
         self,
-        obs_shape: tuple[int, ...],
-        hidden_dims: list[int],
+        obs_shape: int | tuple[int, ...],
+        /,
+        hidden_dims: list[int] = [64, 64],  # noqa: B006  (never mutated; None would hide the default in --help)
         activation: str = "tanh",
         layer_norm: bool = False,
         init: str = "orthogonal",
     ) -> None:
         super().__init__()
-        self.obs_dims = len(obs_shape)
-        in_dim = math.prod(obs_shape)
-        stack = linear_stack(in_dim, hidden_dims, activation, layer_norm)
+        shape = as_shape(obs_shape)
+        self.obs_dims = len(shape)
+        in_dim = math.prod(shape)
+        stack = linear_stack(in_dim, check_sizes("hidden_dims", hidden_dims), activation, layer_norm)
         self.layers = init_weights(stack, init)
         self.out_dim = hidden_dims[-1] if hidden_dims else in_dim
 
@@ -89,35 +98,8 @@ class MLPNet(FeedForward):
 
 def through_head(torso: nn.Module, head: nn.Linear, obs: Tensor) -> Tensor:
     """head(torso(obs)), as one stack where both are plain layers."""
-    if type(torso) is MLPNet and type(head) is nn.Linear and not is_hooked((torso, head)):
+    if type(torso) is MLP and type(head) is nn.Linear and not is_hooked((torso, head)):
         stack = plain_stack(torso.layers, nn.Linear)
         if stack is not None and stack[2] and head.bias is not None:
             return run_stack(torso.flat(obs), ([*stack[0], head.weight, head.bias], stack[1], False))
     return head(torso(obs))
-
-
-class MLP(Network):
-    """Fully connected layers.
-
-    Args:
-        hidden_dims: Width of each layer; the last is the number of features.
-        activation: Non-linearity after each layer (tanh, relu, silu, elu, gelu, ...).
-        layer_norm: Normalise each layer's output before its activation.
-        init: How weights start: "orthogonal" (gain sqrt 2, zero bias) or "default" (torch's own).
-    """
-
-    def __init__(
-        self,
-        hidden_dims: list[int] = [64, 64],  # noqa: B006  (copied, never mutated; None would hide the default in --help)
-        activation: str = "tanh",
-        layer_norm: bool = False,
-        init: str = "orthogonal",
-    ) -> None:
-        self.hidden_dims = check_sizes("hidden_dims", hidden_dims)
-        make_activation(activation)
-        self.activation = activation
-        self.layer_norm = layer_norm
-        self.init = check_choice("init", init, INITS)
-
-    def build(self, obs_shape: tuple[int, ...]) -> MLPNet:
-        return MLPNet(obs_shape, self.hidden_dims, self.activation, self.layer_norm, self.init)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import torch
@@ -9,28 +10,38 @@ from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.nn.init import check_choice
+from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.torso import FeedForward, Network, Torso
+from rl_lightning.nn.torso import Network, Torso, as_shape
 from rl_lightning.types import Carry
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
 
-def build_encoder(before: Network | None, default: Network, obs_shape: tuple[int, ...]) -> FeedForward:
-    """The feed-forward torso in front of a torso with memory."""
-    encoder = (before or default).build(obs_shape)
-    if not isinstance(encoder, FeedForward):
-        raise ConfigError(f"before must be a network without memory, not {type(before).__name__}.")
-    return encoder
+class RNN(Torso):
+    """A GRU or LSTM behind an encoder of the observations. The carry is (h,) or (h, c), each [B, H].
 
+    Args:
+        cell: Kind of recurrence, "gru" or "lstm".
+        hidden_dim: Size of the recurrent state, which is also the number of features.
+        obs_encoder: Network that encodes each observation first (MLP, CNN); null: one tanh layer of 64.
+    """
 
-class RecurrentNet(Torso):
-    """An encoder, then a GRU or LSTM. The carry is (h,) or (h, c), each [B, H]."""
-
-    def __init__(self, encoder: FeedForward, cell: str, hidden_dim: int) -> None:
+    def __init__(
+        self,
+        obs_shape: int | tuple[int, ...],
+        /,
+        cell: str = "gru",
+        hidden_dim: int = 128,
+        obs_encoder: Network | None = None,
+    ) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.cell: nn.GRU | nn.LSTM = CELLS[cell](encoder.out_dim, hidden_dim)
+        check_choice("cell", cell, tuple(CELLS))
+        if hidden_dim < 1:
+            raise ConfigError(f"hidden_dim must be positive, not {hidden_dim}.")
+        encoder = obs_encoder or partial(MLP, hidden_dims=[64])
+        self.encoder = make_feed_forward(encoder, as_shape(obs_shape), "obs_encoder")
+        self.cell: nn.GRU | nn.LSTM = CELLS[cell](self.encoder.out_dim, hidden_dim)
         self.parts = 2 if cell == "lstm" else 1
         self.out_dim = hidden_dim
         for name, parameter in self.cell.named_parameters():
@@ -64,23 +75,3 @@ class RecurrentNet(Torso):
             features, carry = self._run(encoded[begin:end], carry)
             pieces.append(features)
         return torch.cat(pieces), carry
-
-
-class RNN(Network):
-    """A recurrent layer behind an encoder of the observations.
-
-    Args:
-        cell: Kind of recurrence, "gru" or "lstm".
-        hidden_dim: Size of the recurrent state, which is also the number of features.
-        obs_encoder: Network that encodes each observation first (MLP, CNN); one tanh layer of 64 when left out.
-    """
-
-    def __init__(self, cell: str = "gru", hidden_dim: int = 128, obs_encoder: Network | None = None) -> None:
-        self.cell = check_choice("cell", cell, tuple(CELLS))
-        if hidden_dim < 1:
-            raise ConfigError(f"hidden_dim must be positive, not {hidden_dim}.")
-        self.hidden_dim = hidden_dim
-        self.obs_encoder = obs_encoder
-
-    def build(self, obs_shape: tuple[int, ...]) -> RecurrentNet:
-        return RecurrentNet(build_encoder(self.obs_encoder, MLP([64]), obs_shape), self.cell, self.hidden_dim)

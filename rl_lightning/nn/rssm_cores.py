@@ -1,9 +1,11 @@
-"""Recurrent cores of latent world models: h' = f(h, z, a). Recipes, and the modules they build.
+"""Recurrent cores of latent world models: h' = f(h, z, a).
 
 What hangs on the action alone is projected for a whole sequence before the recurrence (`project`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -14,84 +16,6 @@ from rl_lightning.nn.dense import BlockLinear, Dense, make_norm
 from rl_lightning.nn.init import make_activation
 
 Weights = tuple[Tensor, ...]
-
-
-class CoreRecipe:
-    """Base of the recipes that a YAML names under `core:`."""
-
-    deter: int
-
-    def build(self, stoch_dim: int, action_dim: int) -> Core:
-        raise TypeError(f"{type(self).__name__} must define build(stoch_dim, action_dim)")
-
-
-class GRUCore(CoreRecipe):
-    """A plain GRU behind one dense layer (PlaNet, Dreamer v1).
-
-    Args:
-        deter: Width of the deterministic state.
-        hidden_dim: Width of the layer before it.
-        activation: Of that layer.
-    """
-
-    def __init__(self, deter: int = 200, hidden_dim: int = 200, activation: str = "elu") -> None:
-        self.deter, self.hidden_dim, self.activation = deter, hidden_dim, activation
-
-    def build(self, stoch_dim: int, action_dim: int) -> Core:
-        return GRUNet(
-            stoch_dim, action_dim, self.deter, self.hidden_dim, "none", self.activation, gate_norm="none"
-        )
-
-
-class NormGRUCore(CoreRecipe):
-    """A GRU whose gates are normalised together (Dreamer v2, and v3 as first published).
-
-    Args:
-        deter: Width of the deterministic state.
-        hidden_dim: Width of the layer before it.
-        norm: Of that layer: layer, rms or none.
-        activation: Of that layer.
-    """
-
-    def __init__(
-        self, deter: int = 512, hidden_dim: int = 512, norm: str = "layer", activation: str = "silu"
-    ) -> None:
-        self.deter, self.hidden_dim, self.norm, self.activation = deter, hidden_dim, norm, activation
-
-    def build(self, stoch_dim: int, action_dim: int) -> Core:
-        return GRUNet(
-            stoch_dim, action_dim, self.deter, self.hidden_dim, self.norm, self.activation, gate_norm="layer"
-        )
-
-
-class BlockGRUCore(CoreRecipe):
-    """A block-diagonal GRU (Dreamer v3 as it is now): wide states at a fraction of the weights.
-
-    Args:
-        deter: Width of the deterministic state, a multiple of `blocks`.
-        hidden_dim: Width of the layers that see state, latent and action.
-        blocks: Groups of the state that see each other only through those layers.
-        num_layers: Block-diagonal layers before the gates.
-        norm: Of all layers: layer, rms or none.
-        activation: Of all layers.
-    """
-
-    def __init__(
-        self,
-        deter: int = 512,
-        hidden_dim: int = 64,
-        blocks: int = 8,
-        num_layers: int = 1,
-        norm: str = "rms",
-        activation: str = "silu",
-    ) -> None:
-        if deter % blocks:
-            raise ConfigError(f"BlockGRUCore.deter is {deter}; it must be a multiple of blocks ({blocks})")
-        self.deter, self.hidden_dim, self.blocks, self.num_layers = deter, hidden_dim, blocks, num_layers
-        self.norm, self.activation = norm, activation
-
-    def build(self, stoch_dim: int, action_dim: int) -> Core:
-        return BlockGRUNet(self, stoch_dim, action_dim)
 
 
 class Core(nn.Module):
@@ -111,7 +35,11 @@ class Core(nn.Module):
         raise NotImplementedError
 
 
-class GRUNet(Core):
+# Makes the core of a latent of this width and of actions of that one.
+CoreFactory = Callable[[int, int], Core]
+
+
+class _GRU(Core):
     """Dense layer of (z, a), then a GRU; with a norm the gates are Hafner's: one norm, update bias -1."""
 
     def __init__(
@@ -155,28 +83,94 @@ class GRUNet(Core):
         return torch.lerp(h, candidate.to(h.dtype), update.to(h.dtype))  # the state stays in full precision
 
 
-class BlockGRUNet(Core):
-    """State, latent and action through a layer each, then block-diagonal layers, then gates."""
+class GRUCore(_GRU):
+    """A plain GRU behind one dense layer (PlaNet, Dreamer v1).
 
-    def __init__(self, recipe: BlockGRUCore, stoch_dim: int, action_dim: int) -> None:
+    Args:
+        deter: Width of the deterministic state.
+        hidden_dim: Width of the layer before it.
+        activation: Of that layer.
+    """
+
+    def __init__(
+        self,
+        stoch_dim: int,
+        action_dim: int,
+        /,
+        deter: int = 200,
+        hidden_dim: int = 200,
+        activation: str = "elu",
+    ) -> None:
+        super().__init__(stoch_dim, action_dim, deter, hidden_dim, "none", activation, gate_norm="none")
+
+
+class NormGRUCore(_GRU):
+    """A GRU whose gates are normalised together (Dreamer v2, and v3 as first published).
+
+    Args:
+        deter: Width of the deterministic state.
+        hidden_dim: Width of the layer before it.
+        norm: Of that layer: layer, rms or none.
+        activation: Of that layer.
+    """
+
+    def __init__(
+        self,
+        stoch_dim: int,
+        action_dim: int,
+        /,
+        deter: int = 512,
+        hidden_dim: int = 512,
+        norm: str = "layer",
+        activation: str = "silu",
+    ) -> None:
+        super().__init__(stoch_dim, action_dim, deter, hidden_dim, norm, activation, gate_norm="layer")
+
+
+class BlockGRUCore(Core):
+    """A block-diagonal GRU (Dreamer v3 as it is now): wide states at a fraction of the weights.
+
+    State, latent and action go through a layer each, then block-diagonal layers, then gates.
+
+    Args:
+        deter: Width of the deterministic state, a multiple of `blocks`.
+        hidden_dim: Width of the layers that see state, latent and action.
+        blocks: Groups of the state that see each other only through those layers.
+        num_layers: Block-diagonal layers before the gates.
+        norm: Of all layers: layer, rms or none.
+        activation: Of all layers.
+    """
+
+    def __init__(
+        self,
+        stoch_dim: int,
+        action_dim: int,
+        /,
+        deter: int = 512,
+        hidden_dim: int = 64,
+        blocks: int = 8,
+        num_layers: int = 1,
+        norm: str = "rms",
+        activation: str = "silu",
+    ) -> None:
         super().__init__()
-        self.deter, self.blocks = recipe.deter, recipe.blocks
-        hidden, norm, activation = recipe.hidden_dim, recipe.norm, recipe.activation
-        self.from_state = Dense([recipe.deter], hidden, norm, activation)
-        self.from_latent = Dense([stoch_dim], hidden, norm, activation)
-        self.from_action = Dense([action_dim], hidden, norm, activation)
+        if deter % blocks:
+            raise ConfigError(f"BlockGRUCore.deter is {deter}; it must be a multiple of blocks ({blocks})")
+        self.deter, self.blocks = deter, blocks
+        self.from_state = Dense([deter], hidden_dim, norm, activation)
+        self.from_latent = Dense([stoch_dim], hidden_dim, norm, activation)
+        self.from_action = Dense([action_dim], hidden_dim, norm, activation)
         # The first block layer sees its own group of the state and all three layers: the second part is one full layer.
-        self.shared = nn.Linear(3 * hidden, recipe.deter, bias=norm == "none")
+        self.shared = nn.Linear(3 * hidden_dim, deter, bias=norm == "none")
         nn.init.xavier_uniform_(self.shared.weight)
         if self.shared.bias is not None:
             nn.init.zeros_(self.shared.bias)
         self.layers = nn.ModuleList(
-            BlockLinear(recipe.deter, recipe.deter, recipe.blocks, bias=norm == "none" and i > 0)
-            for i in range(recipe.num_layers)
+            BlockLinear(deter, deter, blocks, bias=norm == "none" and i > 0) for i in range(num_layers)
         )
-        self.norms = nn.ModuleList(make_norm(norm, recipe.deter) for _ in range(recipe.num_layers))
+        self.norms = nn.ModuleList(make_norm(norm, deter) for _ in range(num_layers))
         self.activation = make_activation(activation)
-        self.gates = BlockLinear(recipe.deter, 3 * recipe.deter, recipe.blocks)
+        self.gates = BlockLinear(deter, 3 * deter, blocks)
 
     def project(self, action: Tensor) -> Tensor:
         action = action / action.detach().abs().clamp(min=1.0)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.errors import ConfigError
 from rl_lightning.types import Carry
 
 
@@ -35,6 +35,15 @@ class Torso(nn.Module, ABC):
         """[T, B, *O], rows [B, ...], [T, B] -> [T, B, F], carry; a row's carry is zeroed where is_first."""
 
 
+# Makes what turns observations into features, of the width of a flat observation or the shape of any other: a class of
+# this room, any other nn.Module whose constructor takes that first, or a function.
+Network = Callable[[int | tuple[int, ...]], nn.Module]
+
+
+def as_shape(obs_shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (obs_shape,) if isinstance(obs_shape, int) else tuple(obs_shape)
+
+
 class FeedForward(Torso):
     """A torso without memory: `torso(obs [..., *O]) -> [..., F]`, and step and unroll are just that."""
 
@@ -43,22 +52,3 @@ class FeedForward(Torso):
 
     def unroll(self, obs: Tensor, carry: Carry, is_first: Tensor) -> tuple[Tensor, Carry]:
         return self(obs), carry
-
-
-def feed_forward(network: Network, obs_shape: tuple[int, ...]) -> FeedForward:
-    """A torso for rules that learn from single steps; a network that remembers is refused."""
-    torso = network.build(obs_shape)
-    if not isinstance(torso, FeedForward):
-        raise ConfigError(
-            f"{type(network).__name__} remembers, but this algorithm learns from single steps drawn at random. "
-            f"Use MLP or CNN here, or PPO with {type(network).__name__}"
-        )
-    return torso
-
-
-class Network(ABC):
-    """Recipe of a torso."""
-
-    @abstractmethod
-    def build(self, obs_shape: tuple[int, ...]) -> Torso:
-        """A fresh torso for observations of this shape."""

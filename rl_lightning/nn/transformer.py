@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.nn.init import orthogonal_
+from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.rnn import build_encoder
-from rl_lightning.nn.torso import FeedForward, Network, Torso
+from rl_lightning.nn.torso import Network, Torso, as_shape
 from rl_lightning.types import Carry
 
 CHUNK = 64  # steps attended at once: dense products, and memory that grows with T and not with its square
@@ -55,8 +57,8 @@ def ages(steps: int, length: int, device: torch.device) -> Tensor:
     return now.unsqueeze(1) - torch.arange(length, device=device)
 
 
-class WindowTransformerNet(Torso):
-    """Each layer refines the newest token by attending to the encoded observations of its window.
+class WindowTransformer(Torso):
+    """Attention over the last observations of the episode: each layer refines the newest token by its window.
 
     Keys and values are made from the encodings alone, not from earlier tokens' outputs: a feature depends on
     exactly the last W observations, a step costs W rows instead of a whole pass, and unrolling T steps
@@ -64,14 +66,38 @@ class WindowTransformerNet(Torso):
 
     The carry is one tensor [B, W-1, D+1]: the previous encodings, oldest first, and a column that is 1 where
     there was one. All zeros is the start of an episode.
+
+    Args:
+        context_length: Number of observations seen, the newest included.
+        embed_dim: Width of the tokens, which is also the number of features.
+        num_heads: Attention heads; must divide embed_dim.
+        num_layers: Attention layers.
+        obs_encoder: Network that encodes each observation first (MLP, CNN); null: one tanh layer of 64.
     """
 
     def __init__(
-        self, encoder: FeedForward, embed_dim: int, num_heads: int, num_layers: int, context_length: int
+        self,
+        obs_shape: int | tuple[int, ...],
+        /,
+        context_length: int = 16,
+        embed_dim: int = 64,
+        num_heads: int = 4,
+        num_layers: int = 2,
+        obs_encoder: Network | None = None,
     ) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.embed = nn.Linear(encoder.out_dim, embed_dim)
+        if context_length < 2:
+            raise ConfigError(
+                f"context_length must be at least 2, not {context_length}; MLP sees one observation."
+            )
+        if min(embed_dim, num_heads, num_layers) < 1 or embed_dim % num_heads:
+            raise ConfigError(
+                "embed_dim, num_heads and num_layers must be positive and num_heads must divide embed_dim: "
+                f"{embed_dim}, {num_heads}, {num_layers}."
+            )
+        encoder = obs_encoder or partial(MLP, hidden_dims=[64])
+        self.encoder = make_feed_forward(encoder, as_shape(obs_shape), "obs_encoder")
+        self.embed = nn.Linear(self.encoder.out_dim, embed_dim)
         self.blocks = nn.ModuleList(
             WindowBlock(embed_dim, num_heads, context_length) for _ in range(num_layers)
         )
@@ -117,43 +143,3 @@ class WindowTransformerNet(Torso):
         keep = self.context_length - 1
         valid = (owner[-keep:] == current).to(memory.dtype).unsqueeze(-1)
         return torch.cat((memory[-keep:] * valid, valid), -1).transpose(0, 1)
-
-
-class WindowTransformer(Network):
-    """Attention over the last observations of the episode.
-
-    Args:
-        context_length: Number of observations seen, the newest included.
-        embed_dim: Width of the tokens, which is also the number of features.
-        num_heads: Attention heads; must divide dim.
-        num_layers: Attention layers.
-        obs_encoder: Network that encodes each observation first (MLP, CNN); one tanh layer of 64 when left out.
-    """
-
-    def __init__(
-        self,
-        context_length: int = 16,
-        embed_dim: int = 64,
-        num_heads: int = 4,
-        num_layers: int = 2,
-        obs_encoder: Network | None = None,
-    ) -> None:
-        if context_length < 2:
-            raise ConfigError(
-                f"context_length must be at least 2, not {context_length}; MLP sees one observation."
-            )
-        if min(embed_dim, num_heads, num_layers) < 1 or embed_dim % num_heads:
-            raise ConfigError(
-                f"dim, heads and num_layers must be positive and num_heads must divide dim: {embed_dim}, {num_heads}."
-            )
-        self.context_length = context_length
-        self.embed_dim = embed_dim
-        self.num_heads = num_heads
-        self.num_layers = num_layers
-        self.obs_encoder = obs_encoder
-
-    def build(self, obs_shape: tuple[int, ...]) -> WindowTransformerNet:
-        encoder = build_encoder(self.obs_encoder, MLP([64]), obs_shape)
-        return WindowTransformerNet(
-            encoder, self.embed_dim, self.num_heads, self.num_layers, self.context_length
-        )

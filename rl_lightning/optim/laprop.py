@@ -9,11 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.optim.optimizers import OptimizerRecipe
 
 
-class LaProp(OptimizerRecipe):
-    """Gradients are divided by their running size first, and averaged then.
+class LaProp(torch.optim.Optimizer):
+    """Gradients are divided by their running size first, and averaged then. All tensors of a group move in a few calls.
 
     Args:
         betas: Decay of the running mean and of the running square.
@@ -25,6 +24,9 @@ class LaProp(OptimizerRecipe):
 
     def __init__(
         self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        /,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-20,
         agc: float | None = 0.3,
@@ -33,26 +35,11 @@ class LaProp(OptimizerRecipe):
     ) -> None:
         if not all(0.0 <= beta < 1.0 for beta in betas) or warmup_steps < 0 or (agc is not None and agc <= 0):
             raise ConfigError(
-                f"LaProp: betas in [0, 1), clip above 0, warmup not negative; not {betas}, {agc}, {warmup_steps}"
+                f"LaProp: betas in [0, 1), agc above 0, warmup_steps not negative; not {betas}, {agc}, {warmup_steps}"
             )
-        self.betas, self.eps, self.agc, self.agc_eps, self.warmup_steps = (
-            betas,
-            eps,
-            agc,
-            agc_eps,
-            warmup_steps,
-        )
-
-    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
-        return LaPropOptimizer(params, lr, self)
-
-
-class LaPropOptimizer(torch.optim.Optimizer):
-    """See LaProp. All tensors of a group are stepped in a few calls."""
-
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, recipe: LaProp) -> None:
         super().__init__(params, {"lr": lr})
-        self.recipe = recipe
+        self.betas, self.eps, self.agc = betas, eps, agc
+        self.agc_eps, self.warmup_steps = agc_eps, warmup_steps
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -73,25 +60,23 @@ class LaPropOptimizer(torch.optim.Optimizer):
         return state
 
     def _move(self, lr: float, params: list[Tensor], states: list[dict[str, Tensor]]) -> None:
-        recipe, count = self.recipe, float(states[0]["step"])
-        (first, second), grads = recipe.betas, self._clipped(params)
+        count = float(states[0]["step"])
+        (first, second), grads = self.betas, self._clipped(params)
         squares, means = [s["square"] for s in states], [s["mean"] for s in states]
         torch._foreach_mul_(squares, second)
         torch._foreach_addcmul_(squares, grads, grads, 1.0 - second)
         size = torch._foreach_div(squares, 1.0 - second**count)
         torch._foreach_sqrt_(size)
-        torch._foreach_add_(size, recipe.eps)
+        torch._foreach_add_(size, self.eps)
         torch._foreach_lerp_(means, torch._foreach_div(grads, size), 1.0 - first)
-        rate = lr * min(1.0, count / max(1, recipe.warmup_steps)) / (1.0 - first**count)
+        rate = lr * min(1.0, count / max(1, self.warmup_steps)) / (1.0 - first**count)
         torch._foreach_add_(params, means, alpha=-rate)
 
     def _clipped(self, params: list[Tensor]) -> list[Tensor]:
         grads = [p.grad for p in params if p.grad is not None]
-        if self.recipe.agc is None:
+        if self.agc is None:
             return grads
-        limits = torch._foreach_clamp_min(torch._foreach_norm(params), self.recipe.agc_eps)
+        limits = torch._foreach_clamp_min(torch._foreach_norm(params), self.agc_eps)
         norms = torch._foreach_clamp_min(torch._foreach_norm(grads), 1e-30)
-        shares = [
-            (self.recipe.agc * limit / norm).clamp(max=1.0) for limit, norm in zip(limits, norms, strict=True)
-        ]
+        shares = [(self.agc * limit / norm).clamp(max=1.0) for limit, norm in zip(limits, norms, strict=True)]
         return [grad * share for grad, share in zip(grads, shares, strict=True)]

@@ -1,9 +1,11 @@
-"""Recipes of optimizers. `build` chooses the fused kernel where torch has one for the parameters' device."""
+"""Optimizers as a config names them: torch's own, with the fused kernel where it has one for the parameters' device.
+
+Any other of `torch.optim`, or of a user's, is named just so: what makes one takes the parameters and the learning rate.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import nn
@@ -12,6 +14,8 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.kernels.cpu_adafactor import CPUAdafactor
 from rl_lightning.kernels.fused_adam import FusedAdam
 
+# Parameters, which already live on their device, and a learning rate -> an optimizer of them.
+OptimizerFactory = Callable[[Iterable[nn.Parameter], float], torch.optim.Optimizer]
 FUSED_DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
@@ -26,15 +30,7 @@ def _check(betas: tuple[float, float] = (0.0, 0.0), eps: float = 1.0, weight_dec
         raise ConfigError(f"eps must be above 0 and weight_decay not negative, not {eps} and {weight_decay}.")
 
 
-class OptimizerRecipe(ABC):
-    """Recipe of an optimizer."""
-
-    @abstractmethod
-    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
-        """An optimizer of these parameters, which already live on their device."""
-
-
-class Adam(OptimizerRecipe):
+class Adam(FusedAdam):
     """Adam.
 
     Args:
@@ -44,19 +40,20 @@ class Adam(OptimizerRecipe):
     """
 
     def __init__(
-        self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.0
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        /,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
     ) -> None:
         _check(betas, eps, weight_decay)
-        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
-
-    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
         params = list(params)
-        if _can_fuse(params):
-            return FusedAdam(params, lr, self.betas, self.eps, self.weight_decay, fused=True)
-        return torch.optim.Adam(params, lr, self.betas, self.eps, self.weight_decay)
+        super().__init__(params, lr, betas, eps, weight_decay, fused=_can_fuse(params) or None)
 
 
-class AdamW(OptimizerRecipe):
+class AdamW(torch.optim.AdamW):
     """Adam with decoupled weight decay.
 
     Args:
@@ -66,19 +63,20 @@ class AdamW(OptimizerRecipe):
     """
 
     def __init__(
-        self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8, weight_decay: float = 0.01
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        /,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
     ) -> None:
         _check(betas, eps, weight_decay)
-        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
-
-    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
         params = list(params)
-        return torch.optim.AdamW(
-            params, lr, self.betas, self.eps, self.weight_decay, fused=_can_fuse(params) or None
-        )
+        super().__init__(params, lr, betas, eps, weight_decay, fused=_can_fuse(params) or None)
 
 
-class RMSprop(OptimizerRecipe):
+class RMSprop(torch.optim.RMSprop):
     """RMSprop.
 
     Args:
@@ -89,18 +87,20 @@ class RMSprop(OptimizerRecipe):
     """
 
     def __init__(
-        self, alpha: float = 0.99, eps: float = 1e-8, momentum: float = 0.0, weight_decay: float = 0.0
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        /,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
     ) -> None:
         _check((alpha, 0.0), eps, weight_decay)
-        self.alpha, self.eps, self.momentum, self.weight_decay = alpha, eps, momentum, weight_decay
-
-    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
-        return torch.optim.RMSprop(
-            list(params), lr, self.alpha, self.eps, self.weight_decay, self.momentum, foreach=True
-        )
+        super().__init__(list(params), lr, alpha, eps, weight_decay, momentum, foreach=True)
 
 
-class SGD(OptimizerRecipe):
+class SGD(torch.optim.SGD):
     """Stochastic gradient descent.
 
     Args:
@@ -109,25 +109,30 @@ class SGD(OptimizerRecipe):
         weight_decay: L2 penalty added to the gradient.
     """
 
-    def __init__(self, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        /,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+    ) -> None:
         _check(weight_decay=weight_decay)
         if nesterov and momentum <= 0.0:
             raise ConfigError("nesterov needs a momentum above 0.")
-        self.momentum, self.nesterov, self.weight_decay = momentum, nesterov, weight_decay
-
-    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
         params = list(params)
-        return torch.optim.SGD(
+        super().__init__(
             params,
             lr,
-            self.momentum,
-            weight_decay=self.weight_decay,
-            nesterov=self.nesterov,
+            momentum,
+            weight_decay=weight_decay,
+            nesterov=nesterov,
             fused=_can_fuse(params) or None,
         )
 
 
-class Adafactor(OptimizerRecipe):
+class Adafactor(CPUAdafactor):
     """Adafactor (Shazeer and Stern 2018) with relative steps: min(lr, 1/sqrt t) times the size of each weight.
 
     The second moment of a matrix is kept as a row and a column over its last two axes.
@@ -142,6 +147,9 @@ class Adafactor(OptimizerRecipe):
 
     def __init__(
         self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        /,
         eps: tuple[float, float] = (1e-15, 1e-3),
         clip_threshold: float = 1.0,
         beta2_decay: float = -0.8,
@@ -153,16 +161,6 @@ class Adafactor(OptimizerRecipe):
                 f"{weight_decay} not negative and "
                 f"beta2_decay {beta2_decay} not positive."
             )
-        self.eps, self.clip_threshold, self.beta2_decay, self.weight_decay = (
-            eps,
-            clip_threshold,
-            beta2_decay,
-            weight_decay,
-        )
-
-    def build(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
-        eps = (float(self.eps[0]), float(self.eps[1]))
+        floors = (float(eps[0]), float(eps[1]))
         # one tensor after the other: without copies of all together
-        return CPUAdafactor(
-            list(params), lr, self.beta2_decay, eps, self.clip_threshold, self.weight_decay, foreach=False
-        )
+        super().__init__(list(params), lr, beta2_decay, floors, clip_threshold, weight_decay, foreach=False)

@@ -1,5 +1,7 @@
 """The value of a reward of 1 for ever, cut every 10 steps, is 1 / (1 - gamma): a time limit is not an end."""
 
+from functools import partial
+
 import pytest
 import torch
 from contracts.case import Case, env
@@ -12,7 +14,7 @@ from rl_lightning.nn import MLP, RNN
 
 GAMMA, VALUE = 0.9, 10.0
 DISCRETE, CONTINUOUS = env("rl/Constant-v0"), env("rl/Constant-v0", continuous=True)
-TINY = MLP([16])
+TINY = partial(MLP, hidden_dims=[16])
 FAST = {"gamma": GAMMA, "lr": 0.01, "network": TINY}
 online = {"batch_size": 64, "learning_starts": 64, "utd_ratio": 1.0, "num_envs": 4, "train_every": 16}
 
@@ -23,7 +25,12 @@ def trained(case: Case, env_steps: int):
 
 @pytest.mark.parametrize(
     ("returns", "network"),
-    [(GAE(0.8), TINY), (NStepReturn(3), TINY), (DiscountedReturn(), TINY), (GAE(0.9), RNN(hidden_dim=8))],
+    [
+        (GAE(0.8), TINY),
+        (NStepReturn(3), TINY),
+        (DiscountedReturn(), TINY),
+        (GAE(0.9), partial(RNN, hidden_dim=8)),
+    ],
     ids=["gae", "n-step", "discounted", "recurrent"],
 )
 def test_ppo(returns, network):

@@ -1,6 +1,7 @@
 """Dreamer's traps, one by one: pairing, weights, where gradients go, what is normalised, what is kept."""
 
 import gc
+from functools import partial
 
 import pytest
 import torch
@@ -56,7 +57,7 @@ def foreseen(module: Dreamer) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_model_learns_what_an_action_does_and_what_it_earns(version):
     """D1, D2, D12: the dreamed step shows the action taken, is paid for it alone, and goes on, cuts or not."""
-    parts = {"continue_head": ContinueHead([32], loss_coef=5.0, discounted=version > 1)}
+    parts = {"continue_head": partial(ContinueHead, hidden_dims=[32], loss_coef=5.0, discounted=version > 1)}
     module = made(version, world_model=world(version, **parts), lr=5e-3)
     for _ in range(220):
         module.update_world_model(echo())
@@ -137,14 +138,14 @@ def test_replayed_returns_by_hand():
 
 def test_the_scale_follows_slowly_never_below_its_floor_and_only_in_training(monkeypatch):
     """D14, with the returns of all ranks."""
-    scale = PercentileNorm(ema_rate=0.5).build()
+    scale = PercentileNorm(ema_rate=0.5)
     scale.update(torch.zeros(10, 10))
     assert scale.scale().item() == 1.0  # sparse rewards are not blown up
     returns = torch.linspace(0.0, 100.0, 101)
     scale.update(returns)
     assert scale.quantiles.tolist() == pytest.approx([2.5, 47.5])
     monkeypatch.setattr(distributed, "gather", lambda tensor: [tensor, tensor + 100.0])
-    two = PercentileNorm(low_quantile=0.0, high_quantile=1.0, ema_rate=1.0).build()
+    two = PercentileNorm(low_quantile=0.0, high_quantile=1.0, ema_rate=1.0)
     two.update(returns)
     assert two.quantiles.tolist() == [0.0, 200.0]
 

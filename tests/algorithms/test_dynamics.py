@@ -172,10 +172,10 @@ def test_one_step_is_that_of_the_loss_with_its_decay_written_out():
     """The decay that the optimizer adds is the gradient of d * |W|^2."""
     world = Linear(64)
     module = make(
-        optimizer=SGD(), lr=0.1, weight_decays=[0.3, 0.2, 0.1], weight_decay_scale=0.5, logvar_loss_coef=0.02
+        optimizer=SGD, lr=0.1, weight_decays=[0.3, 0.2, 0.1], weight_decay_scale=0.5, logvar_loss_coef=0.02
     )
     module.fit_statistics(world.rows)
-    twin = make(optimizer=SGD(), lr=0.1)
+    twin = make(optimizer=SGD, lr=0.1)
     twin.load_state_dict(module.state_dict())
     model = twin.model
     mean, log_var = model(model.inputs(world.rows.obs, world.rows.action))

@@ -4,6 +4,7 @@ import copy
 import os
 import pickle
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from rl_lightning.algorithms import DQN, PPO, SAC, RLModule
 from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, write_file
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.factories import class_of
 from rl_lightning.functional.advantage_estimators import GAE
 from rl_lightning.models.described import describe, fingerprint_of, missing_in, rebuild, trusted_class
 from rl_lightning.nn import MLP, Network, SmallCNN
-from rl_lightning.nn.mlp import MLPNet
 from rl_lightning.types import EnvSpec
 
 SPEC = EnvSpec("CartPole-v1", (4,), action_kind="discrete", action_sizes=(2,))
@@ -111,7 +112,7 @@ def test_a_wrong_call_is_told_by_the_constructor():
 
 
 def test_copies_keep_their_arguments():
-    module = PPO(SPEC, MLP([8]), lr=1e-2)
+    module = PPO(SPEC, partial(MLP, hidden_dims=[8]), lr=1e-2)
     for again in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         assert again.hyper_parameters == module.hyper_parameters
         assert again.hyper_parameters["lr"] == 1e-2
@@ -133,7 +134,7 @@ class OpenByName(DQN):
 
 
 def test_open_constructors_are_written_down(tmp_path):
-    module = Open(SPEC, MLP([8]), extra=3, lr=0.5)
+    module = Open(SPEC, partial(MLP, hidden_dims=[8]), extra=3, lr=0.5)
     again = Open.load_from_checkpoint(saved(module, tmp_path / "a.ckpt"))
     assert (again.extra, again.lr) == (3, 0.5)
     assert_alike(again, module)
@@ -143,24 +144,19 @@ def test_open_constructors_are_written_down(tmp_path):
         OpenByName(SPEC, gamma=2)
 
 
-class Own(Network):
-    """A recipe with a function in it."""
-
-    def __init__(self, width: int, activation: Any) -> None:
-        self.width, self.activation = width, activation
-
-    def build(self, obs_shape: tuple[int, ...]) -> MLPNet:
-        return MLPNet(obs_shape, [self.width])
+def own(width: int, activation: Any) -> Network:
+    """A network with a function in it."""
+    return lambda obs_shape: MLP(obs_shape, [width if activation else 0])
 
 
 def test_what_was_given_in_python_is_asked_for_again(tmp_path):
-    module = PPO(SPEC, Own(8, lambda x: x))
+    module = PPO(SPEC, own(8, lambda x: x))
     path = saved(module, tmp_path / "a.ckpt")
     with pytest.raises(ConfigError, match=r"give it again: network=\.\.\. \(it was .*lambda"):
         PPO.load_from_checkpoint(path)
-    assert_alike(PPO.load_from_checkpoint(path, network=Own(8, abs)), module)
+    assert_alike(PPO.load_from_checkpoint(path, network=own(8, abs)), module)
     with pytest.raises(ResumeError, match="its weights do not fit this PPO"):
-        PPO.load_from_checkpoint(path, network=Own(9, abs))
+        PPO.load_from_checkpoint(path, network=own(9, abs))
 
 
 def test_overrides_replace_what_was_saved(tmp_path):
@@ -175,10 +171,11 @@ def test_overrides_replace_what_was_saved(tmp_path):
 def test_descriptions_are_plain_and_undone():
     assert describe(np.float64(0.5)) == 0.5 and describe(Path("x/y")) == "x/y"
     assert describe({"a": (1, [2.0, None])}) == {"a": (1, [2.0, None])}
-    whole = describe([GAE(0.9), SmallCNN([4], 8)])
-    assert [type(item) for item in rebuild(whole, "here")] == [GAE, SmallCNN]
-    assert describe(rebuild(whole, "here")) == whole
-    for value in (lambda x: x, np.ones(3), nn.Linear(2, 2), torch.zeros(1), PPO, abs, object()):
+    whole = describe([GAE(0.9), partial(SmallCNN, channels=[4], hidden_dim=8)])
+    gae, network = rebuild(whole[0], "here"), rebuild(whole[1], "here", Network | None)
+    assert isinstance(gae, GAE) and class_of(network) is SmallCNN and network((1, 8, 8)).out_dim == 8
+    assert describe([gae, network]) == whole
+    for value in (lambda x: x, np.ones(3), nn.Linear(2, 2), torch.zeros(1), abs, object()):
         assert list(missing_in(describe(value))), value
 
 
@@ -231,7 +228,7 @@ def test_a_class_of_ours_stands_only_where_its_kind_may(tmp_path):
         "class_path": "rl_lightning.replay.segments.SegmentStore",
         "init_args": {"folder": str(tmp_path / "made")},
     }
-    for name, said in (("network", "Network"), ("lr", "float"), ("lr_schedule", "Schedule")):
+    for name, said in (("network", "Module"), ("lr", "float"), ("lr_schedule", "Schedule")):
         torch.save(
             {**state, "hyper_parameters": {**state["hyper_parameters"], name: store}}, tmp_path / "a.ckpt"
         )

@@ -137,7 +137,7 @@ def test_a_gradient_laid_out_otherwise_moves_its_parameter_the_same_way():
     conv = torch.nn.Conv2d(3, 4, 3)
     plain = copy.deepcopy(conv)
     rows = torch.randn(2, 3, 8, 8)
-    ours = Adam().build(conv.parameters(), 0.1)
+    ours = Adam(conv.parameters(), 0.1)
     theirs = torch.optim.Adam(plain.parameters(), 0.1, fused=False, foreach=False)
     for _ in range(3):
         step(ours, conv(rows.to(memory_format=torch.channels_last)).square().sum())

@@ -43,7 +43,7 @@ def case(frames: str, **model) -> Case:
     def make(spec, **more):
         network = RECIPE(**{**GOOD, **model.pop("predictor", {})})
         given = {
-            "optimizer": Adam(eps=1e-5),
+            "optimizer": partial(Adam, eps=1e-5),
             "lr": 2e-3,
             "value_coef": 0.05,
             "scheduled_sampling_decay_steps": 100,
@@ -235,7 +235,7 @@ def test_a_head_learns_on_a_world_that_stays_as_it_is(frames, tmp_path):
     def data():
         return RewardStepData(SMALL, frames, ClassBalancedSampler(), batch_size=32, updates_per_block=10)
 
-    made = Case("head", data, lambda spec: RewardModel(spec, world, optimizer=Adam(), lr=5e-3), ((),))
+    made = Case("head", data, lambda spec: RewardModel(spec, world, optimizer=Adam, lr=5e-3), ((),))
     done = fit(made, RunConfig(updates=150))
     assert set(weights(done.model)) == {
         "class_weight",

@@ -1,6 +1,7 @@
 """DQN and SAC: targets, slow networks, temperature, ensembles, by hand."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from rl_lightning.optim.schedules import Linear
 from rl_lightning.types import EnvSpec, Transitions
 
 DISCRETE = EnvSpec("e", (2,), action_kind="discrete", action_sizes=(3,))
+TINY = partial(MLP, hidden_dims=[8])
 CONTINUOUS = EnvSpec("e", (2,), action_kind="continuous", action_shape=(1,))
 
 
@@ -54,7 +56,7 @@ def target_of(monkeypatch, file, model, rows) -> torch.Tensor:
 @pytest.mark.parametrize("double", [True, False])
 def test_double_q_values_the_online_choice_by_the_slow_network(double, monkeypatch):
     torch.manual_seed(0)
-    model = ready(DQN(DISCRETE, MLP([8]), double_q=double))
+    model = ready(DQN(DISCRETE, TINY, double_q=double))
     with torch.no_grad():
         for weight in model.q_target.parameters():
             weight.add_(torch.randn(weight.shape))
@@ -68,7 +70,7 @@ def test_double_q_values_the_online_choice_by_the_slow_network(double, monkeypat
 def test_terminated_rows_are_worth_their_reward_and_long_rows_their_own_discount(monkeypatch):
     terminated, discount = torch.tensor([0.0, 1.0] * 4), torch.tensor([0.9, 0.9, 0.81, 0.81] * 2)
     rows = batch(DISCRETE, terminated=terminated, discount=discount)
-    model = ready(DQN(DISCRETE, MLP([8]), double_q=False))
+    model = ready(DQN(DISCRETE, TINY, double_q=False))
     slow = model.q_target(rows.next_obs).amax(-1).detach()
     target = target_of(monkeypatch, dqn, model, rows)
     torch.testing.assert_close(target, 1.0 + discount * (1 - terminated) * slow)
@@ -77,7 +79,7 @@ def test_terminated_rows_are_worth_their_reward_and_long_rows_their_own_discount
 def test_masked_actions_are_never_chosen_nor_valued(monkeypatch):
     legal = torch.tensor([True, False, True]).expand(8, 3)
     rows = batch(DISCRETE, mask=legal, next_mask=legal)
-    model = ready(DQN(DISCRETE, MLP([8]), double_q=False))
+    model = ready(DQN(DISCRETE, TINY, double_q=False))
     with torch.no_grad():
         for net in (model.q, model.q_target):
             net.advantage[-1].bias[1] = 1e6
@@ -91,7 +93,7 @@ def test_masked_actions_are_never_chosen_nor_valued(monkeypatch):
 @pytest.mark.parametrize("alpha", [0.2, 5.0])
 def test_masks_in_discrete_sac_stay_finite_at_any_temperature(alpha):
     legal = torch.tensor([True, False, True]).expand(8, 3)
-    model = ready(DiscreteSAC(DISCRETE, MLP([8]), alpha=alpha))
+    model = ready(DiscreteSAC(DISCRETE, TINY, alpha=alpha))
     metrics = model.update(batch(DISCRETE, mask=legal, next_mask=legal))
     assert all(torch.isfinite(value).all() for value in metrics.values())
     assert all(torch.isfinite(p).all() for p in model.parameters())
@@ -100,11 +102,11 @@ def test_masks_in_discrete_sac_stay_finite_at_any_temperature(alpha):
 def test_importance_weights_scale_the_loss_row_by_row():
     rows = batch(DISCRETE)
     torch.manual_seed(0)
-    model = ready(DQN(DISCRETE, MLP([8])))
+    model = ready(DQN(DISCRETE, TINY))
     rows = rows._replace(weight=torch.tensor([1.0, 0, 0, 0, 0, 0, 0, 0]))
     alone = model.update(rows)
     torch.manual_seed(0)
-    twin = ready(DQN(DISCRETE, MLP([8])))
+    twin = ready(DQN(DISCRETE, TINY))
     half = twin.update(rows._replace(weight=rows.weight * 0.5))
     assert half["train/loss"].item() == pytest.approx(alone["train/loss"].item() / 2)
     torch.testing.assert_close(half["priority"], alone["priority"])
@@ -112,7 +114,7 @@ def test_importance_weights_scale_the_loss_row_by_row():
 
 @pytest.mark.parametrize(("rate", "every"), [(1.0, 3), (0.25, 1), (0.1, 2)])
 def test_slow_q_moves_by_exactly_the_target_rate_when_it_is_due(rate, every):
-    model = ready(DQN(DISCRETE, MLP([8]), tau=rate, target_every=every, lr=0.1))
+    model = ready(DQN(DISCRETE, TINY, tau=rate, target_every=every, lr=0.1))
     for update in range(1, 7):
         slow = [p.clone() for p in model.q_target.parameters()]
         model.update(batch(DISCRETE))
@@ -125,7 +127,7 @@ def test_slow_q_moves_by_exactly_the_target_rate_when_it_is_due(rate, every):
 @pytest.mark.parametrize("rate", [0.005, 0.3])
 def test_slow_critics_move_by_exactly_the_target_rate(make, rate):
     spec = CONTINUOUS if make is SAC else DISCRETE
-    model = ready(make(spec, MLP([8]), tau=rate, lr=0.1))
+    model = ready(make(spec, TINY, tau=rate, lr=0.1))
     assert all(
         torch.equal(a, b) for a, b in zip(model.q_target.parameters(), model.q.parameters(), strict=True)
     )
@@ -164,7 +166,7 @@ def test_temperature_falls_when_entropy_is_above_its_target_and_rises_below(make
     if make is DiscreteSAC:
         low, high = {"target_entropy_scale": 0.1}, {"target_entropy_scale": 1.5}
     for target, falls in ((low, True), (high, False)):
-        model = ready(make(spec, MLP([8]), **target))
+        model = ready(make(spec, TINY, **target))
         before = model.log_alpha.item()
         model.update(batch(spec))
         assert (model.log_alpha.item() < before) is falls
@@ -175,10 +177,10 @@ def test_the_temperatures_slope_is_that_of_its_logarithm(make):
     """SB3's and OfflineRL-Kit's loss is log(alpha) (entropy - target): a small temperature moves as fast as a large."""
     spec, name = (CONTINUOUS, "initial_alpha") if make is SAC else (DISCRETE, "alpha")
     torch.manual_seed(0)
-    model = make(spec, MLP([8]), **{name: 0.01})
+    model = make(spec, TINY, **{name: 0.01})
     model.log_alpha.requires_grad_(True)
     actor, critic, *_ = model.configure_optimizers()
-    model._own_optimizers = [actor, critic, SGD().build([model.log_alpha], 0.5)]
+    model._own_optimizers = [actor, critic, SGD([model.log_alpha], 0.5)]
     before = model.log_alpha.item()
     entropy = model.update(batch(spec))["train/entropy"]
     expected = before - 0.5 * (float(entropy) - model.target_entropy)
@@ -201,7 +203,7 @@ def test_a_log_std_outside_its_bounds_is_refused():
 @pytest.mark.parametrize("make", [SAC, DiscreteSAC])
 def test_a_fixed_temperature_stays(make):
     spec = CONTINUOUS if make is SAC else DISCRETE
-    model = ready(make(spec, MLP([8]), alpha=0.3))
+    model = ready(make(spec, TINY, alpha=0.3))
     assert len(model.configure_optimizers()) == 2
     model.update(batch(spec))
     assert model.log_alpha.exp().item() == pytest.approx(0.3)
@@ -209,8 +211,8 @@ def test_a_fixed_temperature_stays(make):
 
 def test_the_target_entropy_is_minus_the_action_dimensions():
     spec = CONTINUOUS._replace(action_shape=(5,))
-    assert SAC(spec, MLP([8])).target_entropy == -5.0
-    assert DiscreteSAC(DISCRETE, MLP([8]), target_entropy_scale=0.5).target_entropy == pytest.approx(
+    assert SAC(spec, TINY).target_entropy == -5.0
+    assert DiscreteSAC(DISCRETE, TINY, target_entropy_scale=0.5).target_entropy == pytest.approx(
         0.5 * math.log(3)
     )
 
@@ -221,7 +223,7 @@ def test_sac_target_is_the_minimum_of_the_slow_critics(critics, subset, monkeypa
     model = ready(
         SAC(
             CONTINUOUS,
-            MLP([8]),
+            TINY,
             num_critics=critics,
             num_target_critics=subset,
             alpha=0.5,
@@ -248,13 +250,22 @@ def test_sac_target_is_the_minimum_of_the_slow_critics(critics, subset, monkeypa
 
 
 def test_subsets_differ_from_update_to_update(monkeypatch):
-    model = ready(SAC(CONTINUOUS, MLP([8]), num_critics=6, num_target_critics=1, alpha=1e-9, lr=1e-12))
+    model = ready(
+        SAC(
+            CONTINUOUS,
+            TINY,
+            num_critics=6,
+            num_target_critics=1,
+            alpha=1e-9,
+            lr=1e-12,
+        )
+    )
     seen = {round(target_of(monkeypatch, sac, model, batch(CONTINUOUS)).sum().item(), 2) for _ in range(12)}
     assert len(seen) > 3
 
 
 def test_the_actor_waits_and_then_makes_up_for_it():
-    model = ready(SAC(CONTINUOUS, MLP([8]), policy_delay=3))
+    model = ready(SAC(CONTINUOUS, TINY, policy_delay=3))
     steps = []
     model._actor_step = lambda *args: steps.append(int(model.updates)) or {}
     for _ in range(6):
@@ -263,7 +274,7 @@ def test_the_actor_waits_and_then_makes_up_for_it():
 
 
 def test_sac_anneals_the_actors_rate_alone():
-    model = ready(SAC(CONTINUOUS, MLP([8]), lr=1e-2, critic_lr=3e-3, lr_schedule=Linear(end=0.0)))
+    model = ready(SAC(CONTINUOUS, TINY, lr=1e-2, critic_lr=3e-3, lr_schedule=Linear(end=0.0)))
     actor, critic, alpha = model.raw_optimizers()
     for progress, rate in ((0.0, 1e-2), (0.75, 2.5e-3), (1.0, 0.0)):
         model.clock.progress = progress
@@ -273,7 +284,7 @@ def test_sac_anneals_the_actors_rate_alone():
 
 
 def test_sac_acts_within_bounds_and_greedily_without_noise():
-    model = SAC(CONTINUOUS, MLP([8]))
+    model = SAC(CONTINUOUS, TINY)
     obs = 100 * torch.randn(64, 2)
     drawn, _ = model.act(obs, (), torch.Generator().manual_seed(0))
     greedy = [model.act(obs, (), None)[0] for _ in range(2)]
@@ -281,8 +292,17 @@ def test_sac_acts_within_bounds_and_greedily_without_noise():
 
 
 def test_gradients_are_scaled_down_to_the_largest_norm():
-    plain = SGD()
-    model = ready(DQN(DISCRETE, MLP([8]), lr=1.0, optimizer=plain, max_grad_norm=0.01, huber_delta=None))
+    plain = SGD
+    model = ready(
+        DQN(
+            DISCRETE,
+            TINY,
+            lr=1.0,
+            optimizer=plain,
+            max_grad_norm=0.01,
+            huber_delta=None,
+        )
+    )
     before = [p.detach().clone() for p in model.q.parameters()]
     model.update(batch(DISCRETE, reward=100 * torch.ones(8)))
     moved = torch.cat([(a - b).flatten() for a, b in zip(before, model.q.parameters(), strict=True)])

@@ -1,5 +1,7 @@
 """SAC's update through the kernels against the same update through their plain twins."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -34,7 +36,7 @@ def batch(seed: int) -> Transitions:
 
 def model(**options) -> SAC:
     torch.manual_seed(0)
-    network = MLP([16, 16], activation="relu", init="default")
+    network = partial(MLP, hidden_dims=[16, 16], activation="relu", init="default")
     return SAC(SPEC, network, critic_hidden_dims=[16, 12], lr=1e-2, **options)
 
 

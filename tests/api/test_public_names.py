@@ -3,6 +3,8 @@
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Callable
+from typing import get_origin
 
 import pytest
 
@@ -30,6 +32,8 @@ def test_every_public_name_has_a_docstring_of_its_own(package):
         value = getattr(module, name)
         if name == "__version__":
             assert value[0].isdigit()
+            continue
+        if get_origin(value) is Callable:  # a type; what it is for stands above it
             continue
         own = vars(value).get("__doc__") if isinstance(value, type) else inspect.getdoc(value)
         assert own, f"{package}.{name}"

@@ -1,5 +1,6 @@
 """What else a stop must not change: workers, a ring that wrapped, phases, budgets that grow."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,10 @@ def test_with_workers_too(name: str, vectorization: str, tmp_path: Path) -> None
 
 
 def test_networks_large_enough_for_the_kernels_too(tmp_path: Path) -> None:
-    wide = {"network": MLP([256, 256], "relu"), "critic_hidden_dims": [256, 256]}
+    wide = {
+        "network": partial(MLP, hidden_dims=[256, 256], activation="relu"),
+        "critic_hidden_dims": [256, 256],
+    }
     case = BY_NAME["sac"].but(data={"batch_size": 128}, model=wide)
     fit(case, tmp_path / "straight", 2 * UNIT)
     fit(case, tmp_path / "parts", UNIT)

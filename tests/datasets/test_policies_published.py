@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -30,7 +32,9 @@ def checkpoint(tmp_path, **options):
 @pytest.mark.parametrize(("activation", "norm"), [("relu", False), ("tanh", False), ("relu", True)])
 def test_a_published_policy_acts_like_its_run(tmp_path, activation, norm):
     module, path = checkpoint(
-        tmp_path, network=MLP([16, 8], activation, layer_norm=norm), critic_hidden_dims=[8]
+        tmp_path,
+        network=partial(MLP, hidden_dims=[16, 8], activation=activation, layer_norm=norm),
+        critic_hidden_dims=[8],
     )
     file = publish(
         path, tmp_path / "x.safetensors", {"env_id": "Some-v0", "level": "medium", "activation": activation}
@@ -50,7 +54,9 @@ def test_only_sac_actors_are_published(tmp_path):
     torch.save({"state_dict": {"policy.weight": torch.ones(2)}}, tmp_path / "x.ckpt")
     with pytest.raises(DataError, match="no SAC actor"):
         publish(tmp_path / "x.ckpt", tmp_path / "y.safetensors", {})
-    _, path = checkpoint(tmp_path, network=MLP([1000, 1000], "relu"), critic_hidden_dims=[8])
+    _, path = checkpoint(
+        tmp_path, network=partial(MLP, hidden_dims=[1000, 1000], activation="relu"), critic_hidden_dims=[8]
+    )
     with pytest.raises(DataError, match="less than 1"):
         publish(path, tmp_path / "y.safetensors", {})
     assert not (tmp_path / "y.safetensors").exists()
@@ -64,7 +70,7 @@ def test_damaged_policies_are_refused(tmp_path):
 
 def test_local_references(tmp_path, monkeypatch):
     monkeypatch.setenv("RL_DATA_DIR", str(tmp_path))
-    _, path = checkpoint(tmp_path, network=MLP([8]), critic_hidden_dims=[8])
+    _, path = checkpoint(tmp_path, network=partial(MLP, hidden_dims=[8]), critic_hidden_dims=[8])
     assert local_references("some") is None
     publish(path, tmp_path / "policies" / "some-medium.safetensors", {"return": 50.0, "random_return": 10.0})
     assert local_references("some") is None

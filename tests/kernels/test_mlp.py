@@ -11,7 +11,7 @@ from torch import nn
 from rl_lightning.kernels import mlp as kernel
 from rl_lightning.kernels.mlp import ensemble_mlp, ensemble_twin, mlp, mlp_twin
 from rl_lightning.nn.heads.critics import QEnsemble
-from rl_lightning.nn.mlp import MLPNet
+from rl_lightning.nn.mlp import MLP
 
 ACTIVATIONS = st.sampled_from([torch.relu_, torch.tanh_])
 SIZES = st.lists(st.integers(1, 40), min_size=2, max_size=5)
@@ -139,11 +139,11 @@ def used(any_size, monkeypatch):
 
 def networks():
     x, obs, action = torch.randn(4, 3), torch.randn(4, 3), torch.randn(4, 2)
-    net, q = MLPNet((3,), [8, 8], "relu"), QEnsemble(2, 3, 2, [8])
+    net, q = MLP((3,), [8, 8], "relu"), QEnsemble(2, 3, 2, [8])
     return ((net, net.layers[1], lambda: net(x)), (q, q.layers[0], lambda: q(obs, action)))
 
 
-@pytest.mark.parametrize("k", [0, 1], ids=["MLPNet", "QEnsemble"])
+@pytest.mark.parametrize("k", [0, 1], ids=["MLP", "QEnsemble"])
 def test_hooks_on_layers_are_called_and_change_nothing(used, k):
     _, layer, run = networks()[k]
     kernel_out = run()
@@ -155,7 +155,7 @@ def test_hooks_on_layers_are_called_and_change_nothing(used, k):
     assert called and not used
 
 
-@pytest.mark.parametrize("k", [0, 1], ids=["MLPNet", "QEnsemble"])
+@pytest.mark.parametrize("k", [0, 1], ids=["MLP", "QEnsemble"])
 def test_other_precisions_and_transforms_take_the_twin(used, k):
     network, _, run = networks()[k]
     with torch.autocast("cpu", torch.bfloat16):
@@ -173,7 +173,7 @@ def test_other_precisions_and_transforms_take_the_twin(used, k):
 
 
 def test_replaced_and_parametrized_layers_are_seen(used):
-    net, x = MLPNet((3,), [8, 8], "relu"), torch.randn(4, 3)
+    net, x = MLP((3,), [8, 8], "relu"), torch.randn(4, 3)
     nn.utils.parametrizations.weight_norm(net.layers[2])
     net(x).sum().backward()
     assert not used
@@ -182,7 +182,7 @@ def test_replaced_and_parametrized_layers_are_seen(used):
 
 
 def test_anomaly_mode_names_the_kernel(any_size):
-    net = MLPNet((3,), [8], "tanh")
+    net = MLP((3,), [8], "tanh")
     with torch.no_grad():
         net.layers[0].weight.fill_(float("nan"))
     with torch.autograd.set_detect_anomaly(True), pytest.raises(RuntimeError, match="_MLPBackward"):
@@ -206,7 +206,7 @@ def test_only_large_stacks_take_the_kernel(rows, width, taken, monkeypatch):
     """By their size alone, so that a resumed run takes the same road."""
     seen, run = [], kernel.run_forward
     monkeypatch.setattr(kernel, "run_forward", lambda *given: seen.append(1) or run(*given))
-    net, q = MLPNet((3,), [width, width], "relu"), QEnsemble(2, 3, 2, [width, width])
+    net, q = MLP((3,), [width, width], "relu"), QEnsemble(2, 3, 2, [width, width])
     obs = torch.randn(rows, 3)
     torch.testing.assert_close(net(obs), net.layers(obs))
     q(obs, torch.randn(rows, 2))

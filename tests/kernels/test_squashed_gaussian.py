@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rl_lightning.kernels.squashed_gaussian import squashed_gaussian, squashed_gaussian_twin
 from rl_lightning.nn.heads.actors import SquashedGaussianActor
-from rl_lightning.nn.mlp import MLPNet
+from rl_lightning.nn.mlp import MLP
 
 BOUNDS = (-5.0, 2.0)
 
@@ -40,7 +40,7 @@ def test_either_output_may_be_left_out_of_the_loss():
 @pytest.mark.parametrize("hooked", [False, True])
 def test_an_actors_sample_is_that_of_its_mean_and_deviation(hooked):
     torch.manual_seed(0)
-    actor, obs, called = SquashedGaussianActor(MLPNet((3,), [8], "relu"), 2), torch.randn(6, 3), []
+    actor, obs, called = SquashedGaussianActor(MLP((3,), [8], "relu"), 2), torch.randn(6, 3), []
     if hooked:
         actor.register_forward_hook(lambda *_: called.append(1))
     action, log_prob = actor.sample(obs, torch.Generator().manual_seed(1))

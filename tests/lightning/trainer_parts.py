@@ -1,6 +1,7 @@
 """Five algorithms at sizes that a plain Trainer fits in a second: what a Lightning user would write, and no more."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from contracts.artifacts import FOLDER, target_file
@@ -67,7 +68,13 @@ def sequences(**kwargs: Any) -> Any:
 
 
 def dreamer(spec: Any, **kwargs: Any) -> Any:
-    return Dreamer(spec, world_model=world(3), actor=ActorHead([16], OneHot()), horizon=3, **kwargs)
+    return Dreamer(
+        spec,
+        world_model=world(3),
+        actor=partial(ActorHead, hidden_dims=[16], distribution=OneHot()),
+        horizon=3,
+        **kwargs,
+    )
 
 
 PARTS = {

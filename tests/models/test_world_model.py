@@ -1,5 +1,7 @@
 """The parts of a latent world: what is reset, what is paired with what, where gradients go, and what is refused."""
 
+from functools import partial
+
 import pytest
 import torch
 from contracts.families.dreamer import V3, world
@@ -69,7 +71,7 @@ def joined(a: Sequences, b: Sequences) -> Sequences:
 def test_two_episodes_in_a_row_give_the_posteriors_of_the_two_apart(version):
     """D4"""
     torch.manual_seed(0)
-    model = quiet(world(version).build(DISCRETE, 0.9))
+    model = quiet(world(version)(DISCRETE, 0.9))
     one, two = batch_of(5, 3, seed=1), batch_of(7, 3, seed=2)
     whole = model.observe(model.window(joined(one, two)))
     parts = [model.observe(model.window(each)) for each in (one, two)]
@@ -85,7 +87,7 @@ def test_two_episodes_in_a_row_give_the_posteriors_of_the_two_apart(version):
 def test_acting_step_by_step_is_the_unroll(version):
     """D16: the policy stands on the posterior that training sees, with the action before it and not after."""
     torch.manual_seed(0)
-    model = quiet(world(version).build(DISCRETE, 0.9))
+    model = quiet(world(version)(DISCRETE, 0.9))
     batch = batch_of(6, 2)
     window = model.window(batch)
     observed = model.observe(window)
@@ -97,14 +99,21 @@ def test_acting_step_by_step_is_the_unroll(version):
         carry = (*state, window.action[t])
 
 
-@pytest.mark.parametrize("core", [GRUCore(8, 8), NormGRUCore(8, 8), BlockGRUCore(8, 8, 2, num_layers=2)])
+@pytest.mark.parametrize(
+    "core",
+    [
+        partial(GRUCore, deter=8, hidden_dim=8),
+        partial(NormGRUCore, deter=8, hidden_dim=8),
+        partial(BlockGRUCore, deter=8, hidden_dim=8, blocks=2, num_layers=2),
+    ],
+)
 def test_a_core_is_what_its_plain_formula_says(core):
     """The split projections are one layer over everything side by side."""
     torch.manual_seed(0)
-    net = core.build(5, 3)
+    net = core(5, 3)
     h, z, a = torch.randn(4, 8).tanh(), torch.randn(4, 5), torch.rand(4, 3)
     ours = net.step(h, z, net.project(a), net.weights())
-    if isinstance(core, BlockGRUCore):
+    if isinstance(net, BlockGRUCore):
         x = torch.cat((net.from_state(h), net.from_latent(z), net.from_action(a)), 1)
         y = net.activation(net.norms[0](net.layers[0](h) + net.shared(x)))
         y = net.activation(net.norms[1](net.layers[1](y)))
@@ -112,7 +121,7 @@ def test_a_core_is_what_its_plain_formula_says(core):
         gates = (y @ blocks + net.gates.bias).reshape(4, 2, 3, 4)
         reset, candidate, update = (gates[:, :, k].reshape(4, 8) for k in range(3))
         candidate, update = torch.tanh(torch.sigmoid(reset) * candidate), torch.sigmoid(update - 1)
-    elif isinstance(core, NormGRUCore):
+    elif isinstance(net, NormGRUCore):
         x = net.inner(z, a)
         reset, candidate, update = net.norm(net.gates(torch.cat((x, h), 1))).chunk(3, -1)
         candidate, update = torch.tanh(torch.sigmoid(reset) * candidate), torch.sigmoid(update - 1)
@@ -174,9 +183,9 @@ def test_unimix_is_in_policy_and_divergence_alike():
 @pytest.mark.parametrize("exponential", [True, False])
 def test_new_two_hot_heads_say_exactly_zero(exponential):
     """D11"""
-    head = TwoHotHead([8, 8], symexp_bins=exponential).build(5)
+    head = TwoHotHead(5, hidden_dims=[8, 8], symexp_bins=exponential)
     assert (head.value(torch.randn(64, 5)) == 0.0).all()
-    assert (MSEHead([8], zero_init_last=True).build(5).value(torch.randn(9, 5)) == 0.0).all()
+    assert (MSEHead(5, hidden_dims=[8], zero_init_last=True).value(torch.randn(9, 5)) == 0.0).all()
 
 
 @pytest.mark.parametrize("exponential", [True, False])
@@ -184,7 +193,7 @@ def test_new_two_hot_heads_say_exactly_zero(exponential):
 def test_two_hot_heads_learn_a_number(exponential, number):
     """Symlog once, not twice, whichever way."""
     torch.manual_seed(0)
-    head = TwoHotHead([], symexp_bins=exponential).build(1)
+    head = TwoHotHead(1, hidden_dims=[], symexp_bins=exponential)
     optimizer = torch.optim.Adam(head.parameters(), 0.5)
     for _ in range(300):
         optimizer.zero_grad()
@@ -197,7 +206,7 @@ def test_two_hot_heads_learn_a_number(exponential, number):
 def test_the_discount_enters_once(discounted):
     """D12, D19: a continuing state is worth gamma, an end nothing, and the loss is never negative and falls."""
     torch.manual_seed(0)
-    head = ContinueHead([16], loss_coef=5.0, discounted=discounted).build(2, 0.9)
+    head = ContinueHead(2, 0.9, hidden_dims=[16], loss_coef=5.0, discounted=discounted)
     optimizer = torch.optim.Adam(head.parameters(), 0.05)
     feature, over = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0.0, 1.0])
     losses = []
@@ -215,21 +224,21 @@ def test_observation_losses_are_summed_over_what_is_seen():
     """D18: a mean over pixels lets the KL win, and the posterior collapses."""
     torch.manual_seed(0)
     for decoder, shape in (
-        (ConvDecoder(4, [2, 1], loss_coef=0.5), (3, 8, 8)),
-        (MLPDecoder([8], loss_coef=0.5), (3, 8, 8)),
+        (partial(ConvDecoder, depth=4, multipliers=[2, 1], loss_coef=0.5), (3, 8, 8)),
+        (partial(MLPDecoder, hidden_dims=[8], loss_coef=0.5), (3, 8, 8)),
     ):
-        net = decoder.build(10, 6, shape)
+        net = decoder(10, 6, shape)
         feature, obs = torch.randn(5, 2, 10), torch.randint(256, (5, 2, *shape), dtype=torch.uint8)
         error = net.predict(feature) - obs / 255.0
         assert torch.allclose(net.loss(feature, obs), 0.5 * error.square().sum((-3, -2, -1)), rtol=1e-4)
-    flat = MLPDecoder([8], symlog=True, loss_coef=1.0).build(10, 6, (4,))
+    flat = MLPDecoder(10, 6, (4,), hidden_dims=[8], symlog=True, loss_coef=1.0)
     obs = 100 * torch.randn(5, 4)
     assert flat.loss(torch.randn(5, 10), obs).shape == (5,)
 
 
 def test_pixels_are_seen_alike_when_acting_and_when_learning():
     """T6: uint8 is divided once, wherever it comes from."""
-    net = ConvEncoder(4, [1, 2]).build((3, 8, 8))
+    net = ConvEncoder((3, 8, 8), depth=4, multipliers=[1, 2])
     frame = torch.randint(256, (2, 3, 8, 8), dtype=torch.uint8)
     assert torch.equal(net(frame), net(frame.unsqueeze(1)).squeeze(1))
     assert torch.allclose(net(frame), net(frame.float() / 255.0))
@@ -239,14 +248,20 @@ def test_pixels_are_seen_alike_when_acting_and_when_learning():
 def test_identity_parts_pass_observations_through():
     spec = BOX
     model = LatentWorld(
-        GaussianLatent(4), GRUCore(8, 8), IdentityEncoder(), IdentityDecoder(), hidden_dim=8
-    ).build(spec, 0.9)
+        spec,
+        0.9,
+        latent=GaussianLatent(4),
+        core=partial(GRUCore, deter=8, hidden_dim=8),
+        encoder=IdentityEncoder,
+        decoder=IdentityDecoder,
+        hidden_dim=8,
+    )
     obs = torch.randn(2, 3)
     assert torch.equal(model.encoder(obs), obs)
     state = model.rssm.obs_step(obs, model.rssm.initial(2, obs), None)
     assert torch.equal(model.decoder.predict(state.feature), state.stoch[:, :3])
     with pytest.raises(ConfigError, match="IdentityDecoder"):
-        LatentWorld(GaussianLatent(2), decoder=IdentityDecoder()).build(spec, 0.9)
+        LatentWorld(spec, 0.9, latent=GaussianLatent(2), decoder=IdentityDecoder)
 
 
 @pytest.mark.parametrize("distribution", [TanhNormal(), TruncatedNormal(), BoundedNormal()])
@@ -282,7 +297,7 @@ def test_continuous_policies_against_numbers(distribution):
     ids=["discrete", "box", "multi"],
 )
 def test_action_rows_and_back(spec):
-    actor = ActorHead([8], zero_init_last=False).build(5, spec)
+    actor = ActorHead(5, spec, hidden_dims=[8], zero_init_last=False)
     rows = actor.choose(torch.randn(9, 5), torch.Generator().manual_seed(0))
     assert rows.shape == (9, spec.action_dim)
     assert torch.allclose(action_rows(spec, env_actions(spec, rows)), rows)
@@ -290,7 +305,7 @@ def test_action_rows_and_back(spec):
 
 
 def test_illegal_actions_are_never_chosen():
-    actor = ActorHead([8], OneHot(0.9), zero_init_last=False).build(5, DISCRETE)
+    actor = ActorHead(5, DISCRETE, hidden_dims=[8], distribution=OneHot(0.9), zero_init_last=False)
     mask = torch.tensor([False, True, False, True]).expand(400, 4)
     for explore in (torch.Generator().manual_seed(0), None):
         chosen = actor.choose(torch.randn(400, 5), explore, mask).argmax(-1)
@@ -300,15 +315,15 @@ def test_illegal_actions_are_never_chosen():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: LatentWorld(CategoricalLatent(), kl=FreeNatsKL()), "BalancedKL"),
-        (lambda: ActorHead(distribution=OneHot()).build(4, BOX), "BoundedNormal"),
-        (lambda: ActorHead(distribution=TanhNormal()).build(4, DISCRETE), "OneHot"),
-        (lambda: BlockGRUCore(30, 8, 8), "multiple of blocks"),
-        (lambda: ConvEncoder().build((3, 60, 60)), "multiple of 16"),
-        (lambda: ConvEncoder().build((4,)), "MLPEncoder"),
-        (lambda: TwoHotHead(num_bins=254), "odd"),
-        (lambda: LatentWorld(squash_rewards="sign"), "squash_rewards"),
-        (lambda: MLPEncoder([8], norm="batch").build((4,)), "norm"),
+        (lambda: LatentWorld(DISCRETE, 0.9, latent=CategoricalLatent(), kl=FreeNatsKL()), "BalancedKL"),
+        (lambda: ActorHead(4, BOX, distribution=OneHot()), "BoundedNormal"),
+        (lambda: ActorHead(4, DISCRETE, distribution=TanhNormal()), "OneHot"),
+        (lambda: BlockGRUCore(4, 2, deter=30, hidden_dim=8, blocks=8), "multiple of blocks"),
+        (lambda: ConvEncoder((3, 60, 60)), "multiple of 16"),
+        (lambda: ConvEncoder((4,)), "MLPEncoder"),
+        (lambda: TwoHotHead(4, num_bins=254), "odd"),
+        (lambda: LatentWorld(DISCRETE, 0.9, squash_rewards="sign"), "squash_rewards"),
+        (lambda: MLPEncoder((4,), hidden_dims=[8], norm="batch"), "norm"),
         (lambda: CategoricalLatent(4, 1), "two classes"),
     ],
 )
@@ -321,7 +336,7 @@ def test_what_does_not_fit_is_refused(make, said):
 def test_warming_up_and_stored_states_continue_where_they_stopped(version):
     """Rows 3 ... of a window, after a burn-in of 3 or from the stored state, have the posteriors of the whole."""
     torch.manual_seed(0)
-    model = quiet(world(version, **({} if version < 3 else V3)).build(DISCRETE, 0.9))
+    model = quiet(world(version, **({} if version < 3 else V3))(DISCRETE, 0.9))
     batch = batch_of(8, 2)
     window = model.window(batch)
     whole = model.observe(window)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.recipe_specs import recipe_from_spec, recipe_spec
+from rl_lightning.models.described import describe, rebuild
 from rl_lightning.nn.denoisers.guide_net import GuideNet
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser, MLPDenoiser, ResidualDenoiser
 from rl_lightning.nn.denoisers.sequence_denoisers import TransformerDenoiser, UNetDenoiser
@@ -51,7 +51,7 @@ def test_time_and_condition_matter_and_every_parameter_learns(event, recipe):
 
 @pytest.mark.parametrize(("event", "recipe"), SHAPES, ids=lambda v: type(v).__name__)
 def test_recipes_are_written_down_and_read_again(event, recipe):
-    again = recipe_from_spec(recipe_spec(recipe), Denoiser, "denoiser")
+    again = rebuild(describe(recipe), "the denoiser", Denoiser)
     assert type(again) is type(recipe) and vars(again) == vars(recipe)
 
 

@@ -1,5 +1,7 @@
 """Policy heads, critics and optimizers."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -90,7 +92,7 @@ def test_unknown_kinds_of_action_are_refused():
 
 
 def test_squashed_actor_keeps_its_bounds():
-    actor = SquashedGaussianActor(MLP([8], "relu").build((3,)), 2)
+    actor = SquashedGaussianActor(MLP((3,), [8], "relu"), 2)
     mean, log_std = actor(1000 * torch.randn(64, 3))
     assert mean.shape == log_std.shape == (64, 2)
     assert log_std.min() >= -5 and log_std.max() <= 2
@@ -131,7 +133,7 @@ def test_members_gradients_are_apart():
 
 
 def test_q_ensemble_on_a_torso():
-    torso = MLP([6], "relu").build((2, 3))
+    torso = MLP((2, 3), [6], "relu")
     ensemble = QEnsemble(2, torso, 2, [8])
     obs, action = torch.randn(4, 2, 3), torch.randn(4, 2)
     plain = ensemble.layers(torch.cat((torso(obs), action), -1)).squeeze(-1)
@@ -144,7 +146,7 @@ def test_value_head_drops_the_last_axis():
 
 
 def test_discrete_q_shapes():
-    torsos = [MLP([8], "relu").build((5,)) for _ in range(2)]
+    torsos = [MLP((5,), [8], "relu") for _ in range(2)]
     assert DiscreteQNet(torsos[0], 3)(torch.randn(4, 5)).shape == (4, 3)
     ensemble = DiscreteQEnsemble(torsos, 3)
     obs = torch.randn(4, 5)
@@ -153,15 +155,15 @@ def test_discrete_q_shapes():
 
 
 def test_dueling_advantages_average_to_nothing():
-    net = DiscreteQNet(MLP([8], "relu").build((5,)), 3, dueling=True)
+    net = DiscreteQNet(MLP((5,), [8], "relu"), 3, dueling=True)
     obs = torch.randn(4, 5)
     torch.testing.assert_close(net(obs).mean(-1), net.value(net.torso(obs)).squeeze(-1))
 
 
-@pytest.mark.parametrize("recipe", [Adam(), AdamW(), RMSprop(), SGD(), SGD(0.9, nesterov=True)])
-def test_optimizers_step_downhill(recipe):
+@pytest.mark.parametrize("make", [Adam, AdamW, RMSprop, SGD, partial(SGD, momentum=0.9, nesterov=True)])
+def test_optimizers_step_downhill(make):
     parameter = nn.Parameter(torch.ones(3))
-    optimizer = recipe.build([parameter], 0.1)
+    optimizer = make([parameter], 0.1)
     for _ in range(3):
         optimizer.zero_grad()
         parameter.square().sum().backward()
@@ -170,14 +172,15 @@ def test_optimizers_step_downhill(recipe):
 
 
 def test_fused_kernels_and_settings_arrive():
-    group = Adam((0.8, 0.9), 1e-5, 0.1).build([nn.Parameter(torch.ones(3))], 0.1).param_groups[0]
+    group = Adam([nn.Parameter(torch.ones(3))], 0.1, (0.8, 0.9), 1e-5, 0.1).param_groups[0]
     assert group["fused"] and group["betas"] == (0.8, 0.9) and group["eps"] == 1e-5
     assert group["weight_decay"] == 0.1
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: Adam((1.0, 0.9)), lambda: AdamW(eps=0.0), lambda: SGD(nesterov=True)]
+    "make",
+    [partial(Adam, betas=(1.0, 0.9)), partial(AdamW, eps=0.0), partial(SGD, nesterov=True)],
 )
 def test_impossible_optimizers_are_refused(make):
     with pytest.raises(ConfigError):
-        make()
+        make([nn.Parameter(torch.ones(3))], 0.1)

@@ -272,7 +272,7 @@ def test_adafactor_is_the_originals(scale):
     torch.manual_seed(0)
     x, y = torch.randn(16, 2, 5, 5), torch.randint(4, (16,))
     ours, theirs = net(), net()
-    optimizer = Adafactor().build(ours.parameters(), 0.01)
+    optimizer = Adafactor(ours.parameters(), 0.01)
 
     def grads(model):
         return torch.autograd.grad(scale * F.cross_entropy(model(x), y), list(model.parameters()))
@@ -297,7 +297,7 @@ def test_adafactor_moves_as_torchs_and_shares_its_checkpoints():
         return found
 
     ours, theirs = weights(), weights()
-    mine = Adafactor(weight_decay=0.01).build(ours, 0.01)
+    mine = Adafactor(ours, 0.01, weight_decay=0.01)
     peer = torch.optim.Adafactor(theirs, 0.01, eps=(1e-15, 1e-3), weight_decay=0.01, foreach=False)
     for step in range(30):
         for p, q in zip(ours, theirs, strict=True):

@@ -1,37 +1,52 @@
 """The contract of every torso: stepping and unrolling agree, episodes do not leak, bad shapes are refused."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.factories import class_of
 from rl_lightning.nn import CNN, MLP, RNN, NatureCNN, Network, SmallCNN, WindowTransformer, transformer
 from rl_lightning.nn.init import ACTIVATIONS, orthogonal_
+from rl_lightning.nn.make_torso import make_torso
 from rl_lightning.nn.torso import FeedForward
 
 VECTOR, IMAGE = (5,), (2, 10, 10)
 TORSOS: dict[str, tuple[Network, tuple[int, ...]]] = {
-    "mlp": (MLP([16, 8]), VECTOR),
-    "mlp-norm": (MLP([16], "silu", layer_norm=True, init="default"), (2, 3)),
-    "mlp-empty": (MLP([]), VECTOR),
-    "small-cnn": (SmallCNN(hidden_dim=8), IMAGE),
-    "cnn-flat": (CNN([4], [3], [2], hidden_dim=0), IMAGE),
-    "gru": (RNN("gru", 7), VECTOR),
-    "lstm": (RNN("lstm", 7, obs_encoder=MLP([6], "relu")), VECTOR),
-    "gru-cnn": (RNN("gru", 7, obs_encoder=SmallCNN(hidden_dim=8)), IMAGE),
-    "transformer": (WindowTransformer(context_length=4, embed_dim=8, num_heads=2, num_layers=2), VECTOR),
-    "transformer-two": (WindowTransformer(context_length=2, embed_dim=8, num_heads=1, num_layers=1), VECTOR),
+    "mlp": (partial(MLP, hidden_dims=[16, 8]), VECTOR),
+    "mlp-norm": (partial(MLP, hidden_dims=[16], activation="silu", layer_norm=True, init="default"), (2, 3)),
+    "mlp-empty": (partial(MLP, hidden_dims=[]), VECTOR),
+    "small-cnn": (partial(SmallCNN, hidden_dim=8), IMAGE),
+    "cnn-flat": (partial(CNN, channels=[4], kernel_sizes=[3], strides=[2], hidden_dim=0), IMAGE),
+    "gru": (partial(RNN, cell="gru", hidden_dim=7), VECTOR),
+    "lstm": (
+        partial(RNN, cell="lstm", hidden_dim=7, obs_encoder=partial(MLP, hidden_dims=[6], activation="relu")),
+        VECTOR,
+    ),
+    "gru-cnn": (partial(RNN, cell="gru", hidden_dim=7, obs_encoder=partial(SmallCNN, hidden_dim=8)), IMAGE),
+    "transformer": (
+        partial(WindowTransformer, context_length=4, embed_dim=8, num_heads=2, num_layers=2),
+        VECTOR,
+    ),
+    "transformer-two": (
+        partial(WindowTransformer, context_length=2, embed_dim=8, num_heads=1, num_layers=1),
+        VECTOR,
+    ),
     "transformer-cnn": (
-        WindowTransformer(context_length=3, embed_dim=8, obs_encoder=SmallCNN(hidden_dim=8)),
+        partial(
+            WindowTransformer, context_length=3, embed_dim=8, obs_encoder=partial(SmallCNN, hidden_dim=8)
+        ),
         IMAGE,
     ),
 }
-MEMORY = [name for name, (recipe, _) in TORSOS.items() if isinstance(recipe, RNN | WindowTransformer)]
+MEMORY = [name for name, (network, _) in TORSOS.items() if class_of(network) in (RNN, WindowTransformer)]
 
 
 def make(name: str, steps: int = 9, rows: int = 4):
     torch.manual_seed(0)
-    recipe, shape = TORSOS[name]
-    torso = recipe.build(shape)
+    network, shape = TORSOS[name]
+    torso = make_torso(network, shape)
     obs = torch.randn(steps, rows, *shape)
     is_first = torch.rand(steps, rows) < 0.3
     return torso, obs, is_first
@@ -132,16 +147,16 @@ def test_bytes_are_scaled_once_wherever_they_enter(name):
     torch.testing.assert_close(stepped, from_floats[0], atol=1e-5, rtol=1e-4)
 
 
-def test_build_makes_a_fresh_torso_each_time():
-    recipe = MLP([4])
-    assert recipe.build((3,)).layers[0].weight.data_ptr() != recipe.build((3,)).layers[0].weight.data_ptr()
+def test_a_fresh_torso_is_made_each_time():
+    one, other = (make_torso(partial(MLP, hidden_dims=[4]), (3,)) for _ in range(2))
+    assert one.layers[0].weight.data_ptr() != other.layers[0].weight.data_ptr()
 
 
 def test_sizes():
-    assert NatureCNN().build((4, 84, 84)).out_dim == 512
-    assert sum(p.numel() for p in NatureCNN().build((4, 84, 84)).parameters()) == 1_684_128
-    assert CNN([8], [8], [4], hidden_dim=0).build((3, 84, 84)).out_dim == 8 * 20 * 20
-    assert RNN(hidden_dim=9).build((3,)).out_dim == 9
+    assert NatureCNN((4, 84, 84)).out_dim == 512
+    assert sum(p.numel() for p in NatureCNN((4, 84, 84)).parameters()) == 1_684_128
+    assert CNN((3, 84, 84), [8], [8], [4], hidden_dim=0).out_dim == 8 * 20 * 20
+    assert RNN((3,), hidden_dim=9).out_dim == 9
 
 
 def test_orthogonal_rows_have_the_gain_as_length():
@@ -152,24 +167,24 @@ def test_orthogonal_rows_have_the_gain_as_length():
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_activation_builds(name):
-    assert MLP([4], name).build((3,))(torch.zeros(2, 3)).shape == (2, 4)
+    assert MLP((3,), [4], name)(torch.zeros(2, 3)).shape == (2, 4)
 
 
 @pytest.mark.parametrize(
-    ("build", "words"),
+    ("network", "shape", "words"),
     [
-        (lambda: MLP(activation="rellu"), "'rellu'.*gelu.*relu.*tanh"),
-        (lambda: MLP(init="zeros"), "'zeros'.*default, orthogonal"),
-        (lambda: MLP([64, 0]), "positive"),
-        (lambda: RNN(cell="ltsm"), "'ltsm'.*gru, lstm"),
-        (lambda: RNN(obs_encoder=RNN()).build((3,)), "without memory"),
-        (lambda: CNN([8, 8], [3], [1, 1]), "2, 1 and 2"),
-        (lambda: NatureCNN().build((3, 10, 10)), r"convolution 2.*kernel 4.*1x1.*SmallCNN"),
-        (lambda: NatureCNN().build((8,)), "use MLP"),
-        (lambda: WindowTransformer(context_length=1), "at least 2"),
-        (lambda: WindowTransformer(embed_dim=10, num_heads=4), "divide"),
+        (partial(MLP, activation="rellu"), (3,), "'rellu'.*gelu.*relu.*tanh"),
+        (partial(MLP, init="zeros"), (3,), "'zeros'.*default, orthogonal"),
+        (partial(MLP, hidden_dims=[64, 0]), (3,), "positive"),
+        (partial(RNN, cell="ltsm"), (3,), "'ltsm'.*gru, lstm"),
+        (partial(RNN, obs_encoder=RNN), (3,), "without memory"),
+        (partial(CNN, channels=[8, 8], kernel_sizes=[3], strides=[1, 1]), (3,), "2, 1 and 2"),
+        (NatureCNN, (3, 10, 10), r"convolution 2.*kernel 4.*1x1.*SmallCNN"),
+        (NatureCNN, (8,), "use MLP"),
+        (partial(WindowTransformer, context_length=1), (3,), "at least 2"),
+        (partial(WindowTransformer, embed_dim=10, num_heads=4), (3,), "divide"),
     ],
 )
-def test_impossible_recipes_say_what_is_wrong(build, words):
+def test_impossible_networks_say_what_is_wrong(network, shape, words):
     with pytest.raises(ConfigError, match=words):
-        build()
+        make_torso(network, shape)

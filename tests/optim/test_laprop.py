@@ -1,15 +1,17 @@
 """LaProp by hand: size first, mean then; clipped to a share of the weights; warmed up."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.optim.laprop import LaProp
+from rl_lightning.optim import LaProp, OptimizerFactory
 
 
-def stepped(recipe: LaProp, start: list[float], grads: list[list[float]], lr: float) -> torch.Tensor:
+def stepped(make: OptimizerFactory, start: list[float], grads: list[list[float]], lr: float) -> torch.Tensor:
     weight = torch.nn.Parameter(torch.tensor(start))
-    optimizer = recipe.build([weight], lr)
+    optimizer = make([weight], lr)
     for grad in grads:
         weight.grad = torch.tensor(grad)
         optimizer.step()
@@ -17,22 +19,21 @@ def stepped(recipe: LaProp, start: list[float], grads: list[list[float]], lr: fl
 
 
 def test_two_steps_by_hand():
-    plain = LaProp(betas=(0.5, 0.0), agc=None, warmup_steps=0)
+    plain = partial(LaProp, betas=(0.5, 0.0), agc=None, warmup_steps=0)
     # with beta2 = 0 each gradient becomes its sign; their debiased mean: 1, then (0.5 * 0.5 * 1 + 0.5 * -1) / 0.75
     assert stepped(plain, [1.0], [[4.0]], 0.1).item() == pytest.approx(0.9)
     assert stepped(plain, [1.0], [[4.0], [-9.0]], 0.1).item() == pytest.approx(0.9 + 0.1 / 3)
 
 
 def test_the_rate_rises():
-    warm = LaProp(betas=(0.0, 0.0), agc=None, warmup_steps=4)
+    warm = partial(LaProp, betas=(0.0, 0.0), agc=None, warmup_steps=4)
     assert stepped(warm, [0.0], [[1.0]] * 5, 1.0).item() == pytest.approx(-(0.25 + 0.5 + 0.75 + 1.0 + 1.0))
 
 
 def test_clipping_is_a_share_of_the_weights_own_norm():
     """One huge gradient after a thousand small ones moves no more than its clipped size allows."""
-    recipe = LaProp(agc=0.3)
     weight = torch.nn.Parameter(torch.tensor([3.0, 4.0]))
-    optimizer = recipe.build([weight], 1e-3)
+    optimizer = LaProp([weight], 1e-3, agc=0.3)
     weight.grad = torch.tensor([300.0, 400.0])
     assert optimizer._clipped([weight])[0].norm().item() == pytest.approx(1.5)
     weight.grad = torch.tensor([0.3, 0.4])
@@ -45,10 +46,10 @@ def test_clipping_is_a_share_of_the_weights_own_norm():
 def test_it_minimises_and_resumes_exactly():
     torch.manual_seed(0)
     weight = torch.nn.Parameter(torch.randn(5))
-    optimizer = LaProp(warmup_steps=10).build([weight], 0.05)
+    optimizer = LaProp([weight], 0.05, warmup_steps=10)
     for turn in range(300):
         if turn == 150:
-            state, optimizer = optimizer.state_dict(), LaProp(warmup_steps=10).build([weight], 0.05)
+            state, optimizer = optimizer.state_dict(), LaProp([weight], 0.05, warmup_steps=10)
             optimizer.load_state_dict(state)
         optimizer.zero_grad()
         weight.square().sum().backward()
@@ -58,4 +59,4 @@ def test_it_minimises_and_resumes_exactly():
 
 def test_senseless_numbers_are_refused():
     with pytest.raises(ConfigError, match="LaProp"):
-        LaProp(agc=0.0)
+        LaProp([torch.nn.Parameter(torch.ones(1))], 0.1, agc=0.0)

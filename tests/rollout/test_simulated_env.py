@@ -1,6 +1,7 @@
 """A learned world as a vector env: the contract of all vector envs, and with a perfect world the real rewards."""
 
 import copy
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -105,7 +106,9 @@ def simulated(count: int = 3, horizon: int = 20, starts=None, **more) -> Simulat
 
 def agent(spec):
     torch.manual_seed(1)
-    small = PaletteCNN([0, 128, 255], [4], [3], [1], hidden_dim=16)
+    small = partial(
+        PaletteCNN, gray_levels=[0, 128, 255], channels=[4], kernel_sizes=[3], strides=[1], hidden_dim=16
+    )
     return PPO(spec, network=small, share_network=True)
 
 

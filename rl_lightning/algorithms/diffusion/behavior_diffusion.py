@@ -15,7 +15,7 @@ from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion, samp
 from rl_lightning.models.diffusion.diffusion_policies import DiffusionActor
 from rl_lightning.models.policies import ObsNormalizer, flat_width
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser, ResidualDenoiser
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
@@ -55,12 +55,12 @@ class BehaviorDiffusion(EMAModule):
         normalize_obs: bool = True,
         lr: float = 3e-4,
         lr_schedule: Schedule | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = None,
         ema_decay: float = 0.999,
         ema_power: float | None = 0.75,
     ) -> None:
-        super().__init__(spec, lr, lr_schedule, optimizer or Adam(), max_grad_norm, ema_decay, ema_power)
+        super().__init__(spec, lr, lr_schedule, optimizer or Adam, max_grad_norm, ema_decay, ema_power)
         if timestep_power <= 0.0:
             raise ConfigError(f"model.timestep_power is {timestep_power}; it must be above 0")
         self.timestep_power, self.clip_denoised = timestep_power, clip_denoised

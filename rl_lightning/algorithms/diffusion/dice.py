@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from rl_lightning.functional.dice_losses import guide_loss, ratio_of, value_loss
 from rl_lightning.functional.diffusion_samplers import DPMSolver, Sampler
 from rl_lightning.functional.diffusion_solvers import SolverStep, add_noise
 from rl_lightning.functional.value import polyak_update, td_target
+from rl_lightning.models.described import describe
 from rl_lightning.models.diffusion.action_diffusion import sample_timestep
 from rl_lightning.models.diffusion.candidate_filters import CandidateFilter, MaxFilter
 from rl_lightning.models.diffusion.diffusion_policies import (
@@ -30,12 +31,11 @@ from rl_lightning.models.diffusion.diffusion_policies import (
     picked,
 )
 from rl_lightning.models.policies import ObsNormalizer, flat_width
-from rl_lightning.models.recipe_specs import recipe_spec
 from rl_lightning.nn.denoisers.guide_net import GuideNet
 from rl_lightning.nn.denoisers.row_denoisers import to_bfloat16
 from rl_lightning.nn.heads.critics import QEnsemble
-from rl_lightning.nn.mlp import MLPNet
-from rl_lightning.optim.optimizers import AdamW, OptimizerRecipe
+from rl_lightning.nn.mlp import MLP
+from rl_lightning.optim.optimizers import AdamW, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
@@ -96,7 +96,7 @@ class DiceGuidance(PolicyModule):
         lr: float = 3e-4,
         guide_lr: float | None = None,
         lr_schedule: Schedule | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = None,
         guidance_scale: float = 1.0,
         num_samples: int = 1,
@@ -120,7 +120,7 @@ class DiceGuidance(PolicyModule):
         self.alpha, self.dual_value_coef, self.gamma = alpha, dual_value_coef, gamma
         self.tau, self.num_noise_samples, self.max_ratio = tau, num_noise_samples, max_ratio
         self.lr, self.guide_lr, self.lr_schedule = lr, guide_lr or lr, lr_schedule or Constant()
-        self.optimizer, self.max_grad_norm = optimizer or AdamW(weight_decay=1e-4), max_grad_norm
+        self.optimizer, self.max_grad_norm = optimizer or partial(AdamW, weight_decay=1e-4), max_grad_norm
         self.guidance_scale, self.num_samples, self.clip_denoised = guidance_scale, num_samples, clip_denoised
         self.candidate_filter, self.sampler, self.sampling_dtype = (
             candidate_filter or MaxFilter(),
@@ -129,7 +129,7 @@ class DiceGuidance(PolicyModule):
         )
         width, hidden = flat_width(spec, "DiceGuidance"), critic_hidden_dims or [256, 256]
         self.norm: nn.Module = ObsNormalizer(width) if normalize_obs else nn.Identity()
-        torso = MLPNet((width,), hidden, "relu", layer_norm=True, init="default")
+        torso = MLP(width, hidden, "relu", layer_norm=True, init="default")
         self.value = nn.Sequential(torso, nn.Linear(torso.out_dim, 1))
         self.q = QEnsemble(2, width, spec.action_dim, hidden)
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
@@ -216,8 +216,8 @@ class DiceGuidance(PolicyModule):
             "num_critics": getattr(self, critic).ensemble_size,
             "critic_hidden_dims": self.critic_hidden_dims,
             "critic": critic,
-            "sampler": recipe_spec(self.sampler),
-            "candidate_filter": recipe_spec(self.candidate_filter),
+            "sampler": describe(self.sampler),
+            "candidate_filter": describe(self.candidate_filter),
             "num_samples": self.num_samples,
             "guidance_scale": self.guidance_scale,
             "clip_denoised": self.clip_denoised,
@@ -279,5 +279,5 @@ class DiceGuidance(PolicyModule):
 
     def configure_optimizers(self) -> list[Optimizer]:
         critics = [net for net in (self.value, self.q, self.selection_q) if net is not None]
-        optimizers = [self.optimizer.build(net.parameters(), self.lr) for net in critics]
-        return [*optimizers, self.optimizer.build(self.guide.parameters(), self.guide_lr)]
+        optimizers = [self.optimizer(net.parameters(), self.lr) for net in critics]
+        return [*optimizers, self.optimizer(self.guide.parameters(), self.guide_lr)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,8 +17,8 @@ from rl_lightning.models.diffusion.action_diffusion import sample_timestep
 from rl_lightning.models.diffusion.chunk_diffusion import ChunkDiffusion
 from rl_lightning.nn.cnn import CNN
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser, MLPDenoiser
-from rl_lightning.nn.own_networks import NetworkLike, as_network
-from rl_lightning.optim.optimizers import AdamW, OptimizerRecipe
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import AdamW, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
 from rl_lightning.types import ActionWindows, Carry, EnvSpec
 
@@ -51,7 +52,7 @@ class DiffusionPolicy(EMAModule):
         self,
         spec: EnvSpec,
         denoiser: Denoiser | None = None,
-        obs_encoder: NetworkLike | None = None,
+        obs_encoder: Network | None = None,
         noise_schedule: NoiseSchedule | None = None,
         sampler: Sampler | None = None,
         n_obs_steps: int = 2,
@@ -60,13 +61,13 @@ class DiffusionPolicy(EMAModule):
         clip_denoised: float | None = 1.0,
         lr: float = 3e-4,
         lr_schedule: Schedule | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = None,
         ema_decay: float = 0.995,
         ema_power: float | None = 0.75,
     ) -> None:
-        recipe = optimizer or AdamW((0.95, 0.999), weight_decay=1e-6)
-        super().__init__(spec, lr, lr_schedule, recipe, max_grad_norm, ema_decay, ema_power)
+        optimizer = optimizer or partial(AdamW, betas=(0.95, 0.999), weight_decay=1e-6)
+        super().__init__(spec, lr, lr_schedule, optimizer, max_grad_norm, ema_decay, ema_power)
         if min(n_obs_steps, n_action_steps) < 1 or n_obs_steps - 1 + n_action_steps > horizon:
             least = f"n_obs_steps - 1 + n_action_steps = {n_obs_steps - 1 + n_action_steps}"
             raise ConfigError(f"model.horizon is {horizon}; it must hold {least} actions")
@@ -74,12 +75,13 @@ class DiffusionPolicy(EMAModule):
         self.clip_denoised = clip_denoised
         noise = noise_schedule or CosineBetaSchedule()
         self.solver_steps = (sampler or DDIM()).solver_steps(noise)
-        features = as_network(obs_encoder, "obs_encoder")
-        if features is None and len(spec.obs_shape) == 3:
-            features = CNN([16, 32, 32], [5, 3, 3], [2, 2, 1], 64)
+        if obs_encoder is None and len(spec.obs_shape) == 3:
+            obs_encoder = partial(
+                CNN, channels=[16, 32, 32], kernel_sizes=[5, 3, 3], strides=[2, 2, 1], hidden_dim=64
+            )
         net = denoiser or MLPDenoiser()
         self.average_of(
-            ChunkDiffusion(spec.obs_shape, spec.action_dim, n_obs_steps, horizon, net, noise, features)
+            ChunkDiffusion(spec.obs_shape, spec.action_dim, n_obs_steps, horizon, net, noise, obs_encoder)
         )
 
     def on_fit_start(self) -> None:

@@ -17,7 +17,7 @@ from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.density_penalties import auroc, percentile_of, quantile_grid
 from rl_lightning.models.density import CalibratedDensity, DensityRecipe, RealNVP
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import EnvSpec, Transitions
 
 PERCENTILES = (1.0, 5.0, 10.0)
@@ -59,7 +59,7 @@ class Density(ModelModule):
             "obs_action", "next_obs_action", "obs_action_next_obs", "action_reward"
         ] = "next_obs_action",
         lr: float = 1e-3,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = 5.0,
         patience: int = 12,
         lr_patience: int = 4,
@@ -71,7 +71,7 @@ class Density(ModelModule):
             raise ConfigError("a density_model is learned of flat observations; this data set has images")
         if min(patience, lr_patience, eval_rows) < 1:
             raise ConfigError("model.patience, model.lr_patience and model.eval_rows must be at least 1")
-        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm
         self.patience, self.lr_patience, self.eval_rows = patience, lr_patience, eval_rows
         self.percentile = percentile
         self.models_next_obs = density_of in ("next_obs_action", "obs_action_next_obs")
@@ -181,7 +181,7 @@ class Density(ModelModule):
     def configure_optimizers(self) -> list[Optimizer] | None:
         if not self.model.trains:
             return None
-        return [self.optimizer.build(self.model.parameters(), self.lr)]
+        return [self.optimizer(self.model.parameters(), self.lr)]
 
 
 def subsample_rows(rows: Transitions, most: int) -> Transitions:

@@ -17,7 +17,7 @@ from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.dynamics import dynamics_metrics as checks
 from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics, gaussian_nll
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import EnvSpec, Transitions
 
 OPEN_LOOP_STEPS = (1, 3, 5, 8, 15)
@@ -60,7 +60,7 @@ class Dynamics(ModelModule):
         probabilistic: bool = True,
         standardize_targets: bool = False,
         lr: float = 1e-3,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         weight_decays: list[float] | None = None,
         weight_decay_scale: float = 0.5,
         logvar_loss_coef: float = 0.01,
@@ -87,7 +87,7 @@ class Dynamics(ModelModule):
             standardize_targets,
         )
         self.best = copy.deepcopy(self.model).requires_grad_(False)
-        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm
         self.weight_decays = [
             weight_decay_scale * value
             for value in weight_decays or default_weight_decays(len(hidden_dims) + 1)
@@ -134,7 +134,7 @@ class Dynamics(ModelModule):
 
         The gradient of d * |W|^2 is 2 d W; an optimizer's weight_decay w adds w W.
         """
-        optimizer = self.optimizer.build(self.model.parameters(), self.lr)
+        optimizer = self.optimizer(self.model.parameters(), self.lr)
         (group,) = optimizer.param_groups
         weights: list[Any] = [layer.weight for layer in self.model.layers]
         others = [p for p in group["params"] if not any(p is weight for weight in weights)]

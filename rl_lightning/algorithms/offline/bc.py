@@ -19,8 +19,9 @@ from rl_lightning.models.policies import (
     SquashedGaussianPolicy,
     flat_width,
 )
-from rl_lightning.nn.own_networks import NetworkLike, network_or_sizes
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.nn.make_torso import check_network_or_sizes
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 EDGE = 1.0 - 1e-5  # an action at its bound has an infinite pre-image
@@ -51,9 +52,9 @@ class BC(PolicyModule):
         loss: str | None = None,
         normalize_obs: bool = True,
         lr: float = 3e-4,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = None,
-        network: NetworkLike | None = None,
+        network: Network | None = None,
     ) -> None:
         super().__init__(spec)
         discrete = spec.action_kind == "discrete"
@@ -62,12 +63,12 @@ class BC(PolicyModule):
             raise ConfigError(f"model.loss is '{loss}'; choose mse or nll")
         if discrete and self.loss == "mse":
             raise ConfigError("model.loss mse needs continuous actions; leave it out for discrete ones")
-        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm
         gaussian = SquashedGaussianPolicy if self.loss == "nll" else DeterministicPolicy
         kind = CategoricalPolicy if discrete else gaussian
-        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
+        check_network_or_sizes(network, hidden_dims, "network", "hidden_dims")
         self.policy: PolicyNet = kind(
-            flat_width(spec, "BC"), spec.action_dim, hidden_dims or [256, 256], normalize_obs, network=recipe
+            flat_width(spec, "BC"), spec.action_dim, hidden_dims or [256, 256], normalize_obs, network=network
         )
 
     def on_fit_start(self) -> None:
@@ -97,4 +98,4 @@ class BC(PolicyModule):
         return {"policy": self.policy.exported("policy.")} if self.policy.describable else {}
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.policy.parameters(), self.lr)
+        return self.optimizer(self.policy.parameters(), self.lr)

@@ -15,8 +15,9 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_update, soft_clipped_double_q, td_target
 from rl_lightning.models.bcq_policy import BCQPolicy
 from rl_lightning.models.policies import flat_width
-from rl_lightning.nn.own_networks import NetworkLike, network_or_sizes
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.nn.make_torso import check_network_or_sizes
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -59,10 +60,10 @@ class BCQ(PolicyModule):
         tau: float = 0.005,
         gamma: float = 0.99,
         lr: float = 1e-3,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = None,
-        network: NetworkLike | None = None,
-        vae_network: NetworkLike | None = None,
+        network: Network | None = None,
+        vae_network: Network | None = None,
     ) -> None:
         super().__init__(spec)
         if min(num_target_samples, num_samples) < 1:
@@ -71,16 +72,16 @@ class BCQ(PolicyModule):
             raise ConfigError(f"model.lmbda is {lmbda}; it must lie between 0 and 1")
         self.lmbda, self.num_target_samples, self.kl_coef = lmbda, num_target_samples, kl_coef
         self.tau, self.gamma, self.lr = tau, gamma, lr
-        self.optimizer, self.max_grad_norm = optimizer or Adam(), max_grad_norm
-        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
-        vae_recipe = network_or_sizes(vae_network, vae_hidden_dims, "vae_network", "vae_hidden_dims")
+        self.optimizer, self.max_grad_norm = optimizer or Adam, max_grad_norm
+        check_network_or_sizes(network, hidden_dims, "network", "hidden_dims")
+        check_network_or_sizes(vae_network, vae_hidden_dims, "vae_network", "vae_hidden_dims")
         width, hidden_dims, vae_hidden_dims = (
             flat_width(spec, "BCQ"),
             hidden_dims or [400, 300],
             vae_hidden_dims or [750, 750],
         )
         self.policy = BCQPolicy(
-            width, spec.action_dim, hidden_dims, vae_hidden_dims, phi, num_samples, recipe, vae_recipe
+            width, spec.action_dim, hidden_dims, vae_hidden_dims, phi, num_samples, network, vae_network
         )
         self.actor_target = copy.deepcopy(self.policy.actor).requires_grad_(False)
         self.q_target = copy.deepcopy(self.policy.q).requires_grad_(False)
@@ -131,4 +132,4 @@ class BCQ(PolicyModule):
 
     def configure_optimizers(self) -> list[Optimizer]:
         parts = (self.policy.vae, self.policy.q, self.policy.actor)
-        return [self.optimizer.build(part.parameters(), self.lr) for part in parts]
+        return [self.optimizer(part.parameters(), self.lr) for part in parts]

@@ -20,8 +20,9 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_update, td_target
 from rl_lightning.models.policies import ObsNormalizer, flat_width
 from rl_lightning.nn.heads.critics import make_critics
-from rl_lightning.nn.own_networks import NetworkLike, network_or_sizes
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.nn.make_torso import check_network_or_sizes
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.seeding import derive
 from rl_lightning.types import EnvSpec, Transitions
 
@@ -76,9 +77,9 @@ class FQE(ModelModule):
         gamma: float = 0.99,
         normalize_obs: bool = True,
         lr: float = 3e-4,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = None,
-        network: NetworkLike | None = None,
+        network: Network | None = None,
     ) -> None:
         super().__init__(spec)
         if draws < 1:
@@ -86,12 +87,12 @@ class FQE(ModelModule):
         self.draws, self.plateau = draws, plateau
         self.policy_from, self.stochastic, self.ensemble_size = policy_from, stochastic, num_critics
         self.tau, self.gamma, self.lr = tau, gamma, lr
-        self.optimizer, self.max_grad_norm = optimizer or Adam(), max_grad_norm
+        self.optimizer, self.max_grad_norm = optimizer or Adam, max_grad_norm
         width = flat_width(spec, "FQE")
         self.norm: nn.Module = ObsNormalizer(width) if normalize_obs else nn.Identity()
-        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
+        check_network_or_sizes(network, hidden_dims, "network", "hidden_dims")
         self.q = make_critics(
-            num_critics, width, spec.action_dim, hidden_dims or [256, 256], recipe, layer_norm
+            num_critics, width, spec.action_dim, hidden_dims or [256, 256], network, layer_norm
         )
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("history", torch.zeros(REMEMBERED, 2))  # update, value; newest last
@@ -268,7 +269,7 @@ class FQE(ModelModule):
         return {name: column.numpy() for name, column in named.items()}
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.q.parameters(), self.lr)
+        return self.optimizer(self.q.parameters(), self.lr)
 
 
 def first_rows(episode: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,9 +17,10 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import exp_advantage_weight, expectile_loss, polyak_update, td_target
 from rl_lightning.models.policies import TanhGaussianPolicy, flat_width
 from rl_lightning.nn.heads.critics import make_critics, with_output
+from rl_lightning.nn.make_torso import check_network_or_sizes
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.own_networks import NetworkLike, network_or_sizes
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
@@ -65,10 +67,10 @@ class IQL(PolicyModule):
         lr: float = 3e-4,
         critic_lr: float | None = None,
         lr_schedule: Schedule | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = None,
-        network: NetworkLike | None = None,
-        critic_network: NetworkLike | None = None,
+        network: Network | None = None,
+        critic_network: Network | None = None,
     ) -> None:
         super().__init__(spec)
         if not 0.0 < expectile < 1.0:
@@ -76,17 +78,17 @@ class IQL(PolicyModule):
         self.expectile, self.beta, self.max_weight = expectile, beta, max_weight
         self.tau, self.gamma, self.max_grad_norm = tau, gamma, max_grad_norm
         self.lr, self.critic_lr, self.lr_schedule = lr, critic_lr or lr, lr_schedule or Constant()
-        self.optimizer = optimizer or Adam()
-        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
-        critic_recipe = network_or_sizes(
-            critic_network, critic_hidden_dims, "critic_network", "critic_hidden_dims"
-        )
+        self.optimizer = optimizer or Adam
+        check_network_or_sizes(network, hidden_dims, "network", "hidden_dims")
+        check_network_or_sizes(critic_network, critic_hidden_dims, "critic_network", "critic_hidden_dims")
         width, hidden_dims = flat_width(spec, "IQL"), hidden_dims or [256, 256]
         wide = critic_hidden_dims or hidden_dims
-        self.policy = TanhGaussianPolicy(width, spec.action_dim, hidden_dims, normalize_obs, network=recipe)
-        self.q = make_critics(num_critics, width, spec.action_dim, wide, critic_recipe)
+        self.policy = TanhGaussianPolicy(width, spec.action_dim, hidden_dims, normalize_obs, network=network)
+        self.q = make_critics(num_critics, width, spec.action_dim, wide, critic_network)
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
-        self.value = with_output(critic_recipe or MLP(wide, "relu", init="default"), width, 1)
+        self.value = with_output(
+            critic_network or partial(MLP, hidden_dims=wide, activation="relu", init="default"), width, 1
+        )
 
     def on_fit_start(self) -> None:
         self.policy.fit_norm(self.data_source)
@@ -131,7 +133,7 @@ class IQL(PolicyModule):
         return {"policy": self.policy.exported("policy.")} if self.policy.describable else {}
 
     def configure_optimizers(self) -> list[Optimizer]:
-        build = self.optimizer.build
+        build = self.optimizer
         return [
             build(self.policy.parameters(), self.lr),
             build(self.q.parameters(), self.critic_lr),

@@ -16,8 +16,9 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import inverse_scale, polyak_update, td_target
 from rl_lightning.models.policies import DeterministicPolicy, flat_width
 from rl_lightning.nn.heads.critics import make_critics
-from rl_lightning.nn.own_networks import NetworkLike, network_or_sizes
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.nn.make_torso import check_network_or_sizes
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -62,25 +63,23 @@ class TD3_BC(PolicyModule):
         normalize_obs: bool = True,
         lr: float = 3e-4,
         critic_lr: float | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = None,
-        network: NetworkLike | None = None,
-        critic_network: NetworkLike | None = None,
+        network: Network | None = None,
+        critic_network: Network | None = None,
     ) -> None:
         super().__init__(spec)
         if policy_delay < 1:
             raise ConfigError(f"model.policy_delay is {policy_delay}; it must be at least 1")
         self.alpha, self.policy_noise, self.noise_clip = alpha, policy_noise, noise_clip
         self.policy_delay, self.tau, self.gamma = policy_delay, tau, gamma
-        self.lr, self.critic_lr, self.optimizer = lr, critic_lr or lr, optimizer or Adam()
+        self.lr, self.critic_lr, self.optimizer = lr, critic_lr or lr, optimizer or Adam
         self.max_grad_norm = max_grad_norm
-        recipe = network_or_sizes(network, hidden_dims, "network", "hidden_dims")
-        critic_recipe = network_or_sizes(
-            critic_network, critic_hidden_dims, "critic_network", "critic_hidden_dims"
-        )
+        check_network_or_sizes(network, hidden_dims, "network", "hidden_dims")
+        check_network_or_sizes(critic_network, critic_hidden_dims, "critic_network", "critic_hidden_dims")
         width, hidden_dims = flat_width(spec, "TD3_BC"), hidden_dims or [256, 256]
-        self.policy = DeterministicPolicy(width, spec.action_dim, hidden_dims, normalize_obs, network=recipe)
-        self.q = make_critics(2, width, spec.action_dim, critic_hidden_dims or hidden_dims, critic_recipe)
+        self.policy = DeterministicPolicy(width, spec.action_dim, hidden_dims, normalize_obs, network=network)
+        self.q = make_critics(2, width, spec.action_dim, critic_hidden_dims or hidden_dims, critic_network)
         self.policy_target = copy.deepcopy(self.policy).requires_grad_(False)
         self.policy_target.norm = nn.Identity()  # one normaliser serves all networks
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
@@ -130,5 +129,5 @@ class TD3_BC(PolicyModule):
         return {"policy": self.policy.exported("policy.")} if self.policy.describable else {}
 
     def configure_optimizers(self) -> list[Optimizer]:
-        build = self.optimizer.build
+        build = self.optimizer
         return [build(self.policy.parameters(), self.lr), build(self.q.parameters(), self.critic_lr)]

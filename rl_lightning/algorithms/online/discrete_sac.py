@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +18,10 @@ from rl_lightning.functional.value import polyak_update, td_target
 from rl_lightning.models.network_policies import HeadPolicy, describable
 from rl_lightning.nn.heads.actors import CategoricalHead
 from rl_lightning.nn.heads.critics import DiscreteQEnsemble
+from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.own_networks import NetworkLike, as_network
-from rl_lightning.nn.torso import feed_forward
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -51,12 +52,12 @@ class DiscreteSAC(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        network: NetworkLike | None = None,
+        network: Network | None = None,
         num_critics: int = 2,
         lr: float = 3e-4,
         critic_lr: float | None = None,
         alpha_lr: float | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         gamma: float = 0.99,
         n_step: int = 1,
         tau: float = 0.005,
@@ -67,17 +68,17 @@ class DiscreteSAC(PolicyModule):
     ) -> None:
         super().__init__(spec)
         self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
-        self.optimizer = optimizer or Adam()
+        self.optimizer = optimizer or Adam
         self.gamma, self.n_step, self.max_grad_norm = gamma, n_step, max_grad_norm
         self.tau, self.target_every = tau, target_every
-        self.network = recipe = as_network(network) or MLP(
-            hidden_dims=[256, 256], activation="relu", init="default"
+        self.network = network = network or partial(
+            MLP, hidden_dims=[256, 256], activation="relu", init="default"
         )
         actions = spec.action_sizes[0]
-        self.torso = feed_forward(recipe, spec.obs_shape)
+        self.torso = make_feed_forward(network, spec.obs_shape)
         self.policy = CategoricalHead(self.torso.out_dim, actions)
         self.q = DiscreteQEnsemble(
-            [feed_forward(recipe, spec.obs_shape) for _ in range(num_critics)], actions
+            [make_feed_forward(network, spec.obs_shape) for _ in range(num_critics)], actions
         )
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.learn_alpha = alpha is None
@@ -132,7 +133,7 @@ class DiscreteSAC(PolicyModule):
         return {"policy": HeadPolicy.export_spec(self.spec, self.network)}
 
     def configure_optimizers(self) -> list[Optimizer]:
-        build = self.optimizer.build
+        build = self.optimizer
         optimizers = [
             build([*self.torso.parameters(), *self.policy.parameters()], self.lr),
             build(self.q.parameters(), self.critic_lr),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,10 +17,10 @@ from rl_lightning.functional.action_distributions import epsilon_greedy, mask_lo
 from rl_lightning.functional.value import double_q_value, huber, max_q_value, polyak_update, td_target
 from rl_lightning.models.network_policies import GreedyQPolicy, describable
 from rl_lightning.nn.heads.critics import DiscreteQNet
+from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.own_networks import NetworkLike, as_network
-from rl_lightning.nn.torso import feed_forward
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Linear, Schedule
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
@@ -52,10 +53,10 @@ class DQN(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        network: NetworkLike | None = None,
+        network: Network | None = None,
         lr: float = 1e-4,
         lr_schedule: Schedule | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         gamma: float = 0.99,
         n_step: int = 1,
         double_q: bool = True,
@@ -68,13 +69,13 @@ class DQN(PolicyModule):
         max_grad_norm: float | None = 10.0,
     ) -> None:
         super().__init__(spec)
-        self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam()
+        self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam
         self.gamma, self.n_step, self.use_double = gamma, n_step, double_q
         self.target_every, self.tau = target_every, tau
         self.epsilon, self.epsilon_schedule = epsilon, epsilon_schedule or Linear(end=0.05, fraction=0.2)
         self.huber_delta, self.max_grad_norm = huber_delta, max_grad_norm
-        self.network = as_network(network) or MLP(hidden_dims=[256, 256], activation="relu")
-        self.q = DiscreteQNet(feed_forward(self.network, spec.obs_shape), spec.action_sizes[0], dueling)
+        self.network = network or partial(MLP, hidden_dims=[256, 256], activation="relu")
+        self.q = DiscreteQNet(make_feed_forward(self.network, spec.obs_shape), spec.action_sizes[0], dueling)
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("since_copy", torch.zeros((), dtype=torch.int64))
 
@@ -120,4 +121,4 @@ class DQN(PolicyModule):
         return {"policy": GreedyQPolicy.export_spec(self.spec, self.network, self.q.dueling, "q.")}
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.q.parameters(), self.lr)
+        return self.optimizer(self.q.parameters(), self.lr)

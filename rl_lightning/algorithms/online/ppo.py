@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -22,9 +23,10 @@ from rl_lightning.models.network_policies import HeadPolicy, describable
 from rl_lightning.models.normalizers import RunningMeanStd
 from rl_lightning.nn.heads.actors import make_policy_head
 from rl_lightning.nn.heads.critics import ValueHead
+from rl_lightning.nn.make_torso import make_torso
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.own_networks import NetworkLike, as_network
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
 from rl_lightning.types import Carry, EnvSpec, Rollout
 
@@ -98,11 +100,11 @@ class PPO(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        network: NetworkLike | None = None,
+        network: Network | None = None,
         share_network: bool = False,
         lr: float = 3e-4,
         lr_schedule: Schedule | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         gamma: float = 0.99,
         gae_lambda: float = 0.95,
         advantage: AdvantageEstimator | None = None,
@@ -136,7 +138,11 @@ class PPO(PolicyModule):
             raise ConfigError(
                 f"model.n_epochs ({n_epochs}) and model.minibatch_size ({minibatch_size}) must be positive"
             )
-        self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam(eps=1e-5)
+        self.lr, self.lr_schedule, self.optimizer = (
+            lr,
+            lr_schedule or Constant(),
+            optimizer or partial(Adam, eps=1e-5),
+        )
         if advantage is not None and gae_lambda != 0.95:
             raise ConfigError("model.gae_lambda is for GAE, which model.advantage replaces; give one of them")
         self.gamma, self.advantage = gamma, advantage or GAE(gae_lambda)
@@ -150,10 +156,10 @@ class PPO(PolicyModule):
         self.max_grad_norm, self.target_kl = max_grad_norm, target_kl
         self.normalize_advantages = normalize_advantages
         self.deterministic_eval = deterministic_eval
-        self.network = recipe = as_network(network) or MLP()
+        self.network = network = network or MLP
         self.norm = RunningMeanStd(spec.obs_shape) if normalize_obs else nn.Identity()
-        self.torso = recipe.build(spec.obs_shape)
-        self.value_torso = None if share_network else recipe.build(spec.obs_shape)
+        self.torso = make_torso(network, spec.obs_shape)
+        self.value_torso = None if share_network else make_torso(network, spec.obs_shape)
         self.policy = make_policy_head(spec, self.torso.out_dim, log_std_init)
         self.value = ValueHead(self.torso.out_dim)
         self.recurrent = bool(self.torso.initial_carry(1))
@@ -323,4 +329,4 @@ class PPO(PolicyModule):
         return {"policy": described}
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.parameters(), self.lr)
+        return self.optimizer(self.parameters(), self.lr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +15,16 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
 from rl_lightning.artifacts import Exported, load_exported
 from rl_lightning.errors import ConfigError
+from rl_lightning.factories import class_of, settings_of
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.functional.value import polyak_update, td_target
 from rl_lightning.models.policies import SquashedGaussianPolicy
 from rl_lightning.nn.heads.actors import SquashedGaussianActor
 from rl_lightning.nn.heads.critics import QEnsemble
+from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.own_networks import NetworkLike, as_network
-from rl_lightning.nn.torso import feed_forward
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.nn.torso import Network
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
@@ -65,14 +67,14 @@ class SAC(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        network: NetworkLike | None = None,
+        network: Network | None = None,
         critic_hidden_dims: list[int] | None = None,
         num_critics: int = 2,
         num_target_critics: int | None = None,
         lr: float = 3e-4,
         critic_lr: float | None = None,
         alpha_lr: float | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         gamma: float = 0.99,
         n_step: int = 1,
         tau: float = 0.005,
@@ -100,21 +102,23 @@ class SAC(PolicyModule):
             )
         self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
         self.lr_schedule = lr_schedule
-        self.optimizer = optimizer or Adam()
+        self.optimizer = optimizer or Adam
         self.gamma, self.n_step, self.tau = gamma, n_step, tau
         self.num_target_critics, self.policy_delay, self.max_grad_norm = (
             num_target_critics,
             policy_delay,
             max_grad_norm,
         )
-        self.network = recipe = as_network(network) or MLP([256, 256], activation="relu", init="default")
+        self.network = network = network or partial(
+            MLP, hidden_dims=[256, 256], activation="relu", init="default"
+        )
         self.actor = SquashedGaussianActor(
-            feed_forward(recipe, spec.obs_shape), spec.action_dim, log_std_init=log_std_init
+            make_feed_forward(network, spec.obs_shape), spec.action_dim, log_std_init=log_std_init
         )
         hidden = critic_hidden_dims or [256, 256]
         # Pixels are seen through an encoder of the critics' own; the actor never trains it.
         pixels = len(spec.obs_shape) > 1
-        self.encoder: nn.Module = feed_forward(recipe, spec.obs_shape) if pixels else nn.Identity()
+        self.encoder: nn.Module = make_feed_forward(network, spec.obs_shape) if pixels else nn.Identity()
         width = self.actor.torso.out_dim if pixels else spec.obs_shape[0]
         self.q = QEnsemble(num_critics, width, spec.action_dim, hidden, layer_norm=critic_layer_norm)
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
@@ -211,14 +215,14 @@ class SAC(PolicyModule):
 
     def exports(self) -> dict[str, Exported]:
         """The actor as a policy of its own, where it is a plain network of flat observations."""
-        if not isinstance(self.network, MLP) or len(self.spec.obs_shape) != 1:
+        if class_of(self.network) is not MLP or len(self.spec.obs_shape) != 1:
             return {}
         sizes = {"obs_dim": self.spec.obs_shape[0], "action_dim": self.spec.action_dim}
-        shape = {name: getattr(self.network, name) for name in ("hidden_dims", "activation", "layer_norm")}
-        return {"policy": SquashedGaussianPolicy.export_spec("actor.", sizes | shape)}
+        layers = {name: value for name, value in (settings_of(self.network) or {}).items() if name != "init"}
+        return {"policy": SquashedGaussianPolicy.export_spec("actor.", sizes | layers)}
 
     def configure_optimizers(self) -> list[Optimizer]:
-        build = self.optimizer.build
+        build = self.optimizer
         optimizers = [
             build(self.actor.parameters(), self.lr),
             build([*self.q.parameters(), *self.encoder.parameters()], self.critic_lr),

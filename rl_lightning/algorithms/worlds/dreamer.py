@@ -17,15 +17,21 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.errors import ConfigError
+from rl_lightning.factories import make
 from rl_lightning.functional.imagined_returns import ArrivalReturns, ImaginedReturns, Targets
 from rl_lightning.functional.returns import arrival_lambda_return
 from rl_lightning.functional.value import polyak_update
-from rl_lightning.models.rssm.heads import ScalarRecipe, TwoHotHead
-from rl_lightning.models.rssm.latent_actors import ActorHead, clip_straight_through, env_actions
-from rl_lightning.models.rssm.return_norm import PercentileNorm
+from rl_lightning.models.rssm.heads import ScalarHead, ScalarHeadFactory, TwoHotHead
+from rl_lightning.models.rssm.latent_actors import (
+    ActorHead,
+    ActorHeadFactory,
+    clip_straight_through,
+    env_actions,
+)
+from rl_lightning.models.rssm.return_norm import PercentileNorm, ReturnNormFactory
 from rl_lightning.models.rssm.rssm import LatentState, Observed
-from rl_lightning.models.rssm.world_model import ImaginedTrajectory, LatentWorld, Window
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.models.rssm.world_model import ImaginedTrajectory, LatentWorld, LatentWorldFactory, Window
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
 
@@ -74,16 +80,16 @@ class Dreamer(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        world_model: LatentWorld | None = None,
-        actor: ActorHead | None = None,
-        critic: ScalarRecipe | None = None,
+        world_model: LatentWorldFactory | None = None,
+        actor: ActorHeadFactory | None = None,
+        critic: ScalarHeadFactory | None = None,
         returns: ImaginedReturns | None = None,
         actor_grad: Literal["reinforce", "dynamics", "both"] = "reinforce",
         actor_grad_mix: float = 0.1,
         horizon: int = 15,
         gamma: float = 0.997,
         ent_coef: float = 3e-4,
-        return_norm: PercentileNorm | None = None,
+        return_norm: ReturnNormFactory | None = None,
         tau: float = 0.02,
         target_every: int = 1,
         bootstrap_with_target: bool = False,
@@ -92,7 +98,7 @@ class Dreamer(PolicyModule):
         lr: float = 4e-5,
         actor_lr: float | None = None,
         critic_lr: float | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = 1000.0,
         actor_critic_max_grad_norm: float | None = 100.0,
         exploration_noise: float = 0.0,
@@ -114,16 +120,17 @@ class Dreamer(PolicyModule):
         self.target_reg_coef, self.replay_value_coef = target_reg_coef, replay_value_coef
         self.lr, self.actor_lr = lr, actor_lr or lr
         self.critic_lr = critic_lr or self.actor_lr
-        self.optimizer, self.max_grad_norm = optimizer or Adam(), max_grad_norm
+        self.optimizer, self.max_grad_norm = optimizer or Adam, max_grad_norm
         self.actor_critic_max_grad_norm, self.exploration_noise = (
             actor_critic_max_grad_norm,
             exploration_noise,
         )
-        self.world_model = (world_model or LatentWorld()).build(spec, gamma)
-        self.actor = (actor or ActorHead()).build(self.world_model.feature_dim, spec)
-        self.critic = (critic or TwoHotHead()).build(self.world_model.feature_dim)
+        self.world_model = make(world_model or LatentWorld, LatentWorld, "world_model", spec, gamma)
+        width = self.world_model.feature_dim
+        self.actor = make(actor or ActorHead, ActorHead, "actor", width, spec)
+        self.critic = make(critic or TwoHotHead, ScalarHead, "critic", width)
         self.critic_target = copy.deepcopy(self.critic).requires_grad_(False)
-        self.scale = None if return_norm is None else return_norm.build()
+        self.scale = return_norm and make(return_norm, PercentileNorm, "return_norm")
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def initial_carry(self, count: int) -> Carry:
@@ -295,11 +302,10 @@ class Dreamer(PolicyModule):
             polyak_update(list(self.critic_target.parameters()), list(self.critic.parameters()), self.tau)
 
     def configure_optimizers(self) -> list[Optimizer]:
-        build = self.optimizer.build
         return [
-            build(self.world_model.parameters(), self.lr),
-            build(self.actor.parameters(), self.actor_lr),
-            build(self.critic.parameters(), self.critic_lr),
+            self.optimizer(self.world_model.parameters(), self.lr),
+            self.optimizer(self.actor.parameters(), self.actor_lr),
+            self.optimizer(self.critic.parameters(), self.critic_lr),
         ]
 
 

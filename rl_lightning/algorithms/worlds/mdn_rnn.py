@@ -15,7 +15,7 @@ from rl_lightning.artifacts import Exported, load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.world_models.image_vae import check_frames
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel, action_input
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import EnvSpec, Sequences
 
 
@@ -53,7 +53,7 @@ class MDNRNN(ModelModule):
         predict_termination: bool = True,
         termination_coef: float = 1.0,
         lr: float = 1e-3,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = 1.0,
     ) -> None:
         super().__init__(spec)
@@ -74,7 +74,7 @@ class MDNRNN(ModelModule):
             {"channels": channels, "latent_dim": latent_dim, "depth": depth}, memory
         )
         self.world.vision.requires_grad_(False)
-        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm
 
     def setup(self, stage: str) -> None:
         if stage != "fit":
@@ -150,4 +150,4 @@ class MDNRNN(ModelModule):
         return {"world": self.world.exported("world.")}
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.world.memory.parameters(), self.lr)
+        return self.optimizer(self.world.memory.parameters(), self.lr)

@@ -28,7 +28,7 @@ from rl_lightning.functional.reward_classes import CLASSES, class_balanced_weigh
 from rl_lightning.models.frames import frame_metrics as checks
 from rl_lightning.models.frames.frame_world import NextFramePredictor
 from rl_lightning.nn.frames.next_frame_net import Features
-from rl_lightning.optim.optimizers import Adafactor, OptimizerRecipe
+from rl_lightning.optim.optimizers import Adafactor, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
 from rl_lightning.types import EnvSpec, FrameWindow
 
@@ -78,7 +78,7 @@ class NextFrame(ModelModule):
         predictor: NextFramePredictor | None = None,
         lr: float = 0.01,
         lr_schedule: Schedule | None = None,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float = 1.0,
         gamma: float = 0.99,
         scheduled_sampling_decay_steps: int = 22_250,
@@ -107,7 +107,7 @@ class NextFrame(ModelModule):
             raise ConfigError(f"model.reward_loss is '{reward_loss}'; choose ce or cbf")
         self.world = (predictor or NextFramePredictor()).build(spec)
         self.lr, self.lr_schedule = lr, lr_schedule or Constant()
-        self.optimizer, self.max_grad_norm = optimizer or Adafactor(), max_grad_norm
+        self.optimizer, self.max_grad_norm = optimizer or Adafactor, max_grad_norm
         self.gamma, self.scheduled_sampling_decay_steps, self.input_noise = (
             gamma,
             scheduled_sampling_decay_steps,
@@ -260,7 +260,7 @@ class NextFrame(ModelModule):
         return {"world": self.world.exported("world.")}
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.world.parameters(), self.lr)
+        return self.optimizer(self.world.parameters(), self.lr)
 
 
 def _detached(features: Features) -> Features:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.factories import make
 from rl_lightning.models.rssm.latent_actors import env_actions
 from rl_lightning.models.rssm.rssm import LatentState
-from rl_lightning.models.rssm.world_model import ImaginedTrajectory, LatentWorld
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.models.rssm.world_model import ImaginedTrajectory, LatentWorld, LatentWorldFactory
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.planning.planners import CEM, Planner
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
@@ -35,18 +38,18 @@ class PlaNet(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        world_model: LatentWorld | None = None,
+        world_model: LatentWorldFactory | None = None,
         planner: Planner | None = None,
         gamma: float = 0.99,
         lr: float = 1e-3,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = 1000.0,
     ) -> None:
         super().__init__(spec)
         self.gamma, self.lr, self.max_grad_norm = gamma, lr, max_grad_norm
-        self.optimizer = optimizer or Adam(eps=1e-4)
+        self.optimizer = optimizer or partial(Adam, eps=1e-4)
         self.planner = planner or CEM(exploration_noise=0.3)
-        self.world_model = (world_model or LatentWorld()).build(spec, gamma)
+        self.world_model = make(world_model or LatentWorld, LatentWorld, "world_model", spec, gamma)
 
     def initial_carry(self, count: int) -> Carry:
         return self.world_model.rssm.initial(count, self.world_model.rssm.post_top.weight)
@@ -111,4 +114,4 @@ class PlaNet(PolicyModule):
         return self.update(batch)
 
     def configure_optimizers(self) -> list[Optimizer]:
-        return [self.optimizer.build(self.world_model.parameters(), self.lr)]
+        return [self.optimizer(self.world_model.parameters(), self.lr)]

@@ -19,7 +19,7 @@ from rl_lightning.functional.reward_classes import CLASSES, class_balanced_weigh
 from rl_lightning.models.frames import frame_metrics as checks
 from rl_lightning.models.frames.frame_world import FrameWorld
 from rl_lightning.nn.frames.reward_net import HEADS, RewardNet
-from rl_lightning.optim.optimizers import Adafactor, OptimizerRecipe
+from rl_lightning.optim.optimizers import Adafactor, OptimizerFactory
 from rl_lightning.types import EnvSpec, FrameWindow
 
 
@@ -50,7 +50,7 @@ class RewardModel(ModelModule):
         reward_net: str = "spatial",
         reward_loss: str = "ce",
         lr: float = 0.01,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float = 1.0,
         context_steps: int = 4,
         eval_rows: int = 2000,
@@ -61,7 +61,7 @@ class RewardModel(ModelModule):
         if reward_loss not in ("ce", "cbf"):
             raise ConfigError(f"model.reward_loss is '{reward_loss}'; choose ce or cbf")
         self.artifact, self.kind, self.reward_loss = world_from, reward_net, reward_loss
-        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adafactor(), max_grad_norm
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adafactor, max_grad_norm
         self.wanted_past, self.eval_rows = context_steps, eval_rows
         self.register_buffer("class_weight", torch.ones(CLASSES))
         if Path(world_from).expanduser().exists():  # in a dry run there is no artifact yet, and so no shapes
@@ -123,4 +123,4 @@ class RewardModel(ModelModule):
         return {"reward": Exported(f"{net.__module__}.{net.__qualname__}", arguments, "reward_net.")}
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.reward_net.parameters(), self.lr)
+        return self.optimizer(self.reward_net.parameters(), self.lr)

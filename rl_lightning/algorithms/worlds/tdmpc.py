@@ -177,7 +177,7 @@ class TDMPC(PolicyModule):
         return {"train/policy_loss": loss.detach(), "train/q_values": value.detach().mean()}
 
     def configure_optimizers(self) -> list[Optimizer]:
-        model, build = self.model, Adam().build
+        model, build = self.model, Adam
         parts = (model.encoder, model.dynamics, model.reward, model.q)
         own = [p for part in parts for p in part.parameters()]
         return [build(own, self.lr), build(model.policy.parameters(), self.lr)]

@@ -241,10 +241,10 @@ class TDMPC2(PolicyModule):
         self.scale.lerp_(spread[0], self.tau)
 
     def configure_optimizers(self) -> list[Optimizer]:
-        model, build = self.model, Adam().build
+        model, build = self.model, Adam
         parts = [model.dynamics, model.reward, model.q] + ([model.terminated] if model.terminated else [])
         main = build([p for part in parts for p in part.parameters()], self.lr)
         main.add_param_group(
             {"params": list(model.encoder.parameters()), "lr": self.lr * self.encoder_lr_scale}
         )
-        return [main, Adam(eps=1e-5).build(model.policy.parameters(), self.lr)]
+        return [main, Adam(model.policy.parameters(), self.lr, eps=1e-5)]

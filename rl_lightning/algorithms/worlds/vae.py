@@ -14,7 +14,7 @@ from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.mixture import kl_to_standard_normal
 from rl_lightning.models.world_models.image_vae import ImageVAE, check_frames
-from rl_lightning.optim.optimizers import Adam, OptimizerRecipe
+from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import EnvSpec, Sequences
 
 
@@ -42,7 +42,7 @@ class VAE(ModelModule):
         kl_coef: float = 1.0,
         free_nats: float = 0.0,
         lr: float = 1e-3,
-        optimizer: OptimizerRecipe | None = None,
+        optimizer: OptimizerFactory | None = None,
         max_grad_norm: float | None = None,
     ) -> None:
         super().__init__(spec)
@@ -50,7 +50,7 @@ class VAE(ModelModule):
             raise ConfigError("model.latent_dim and model.depth must be at least 1, KL weights not negative")
         self.vision = ImageVAE(check_frames(spec.obs_shape, spec.obs_dtype, "VAE"), latent_dim, depth)
         self.kl_coef, self.free_nats = kl_coef, free_nats
-        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam(), max_grad_norm
+        self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm
 
     def loss(self, frames: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Error and KL of each frame, summed over pixels and dimensions.  [B, C, 64, 64] -> [B] twice"""
@@ -79,4 +79,4 @@ class VAE(ModelModule):
         return {"vision": Exported(path, self.vision.init_args(), "vision.")}
 
     def configure_optimizers(self) -> Optimizer:
-        return self.optimizer.build(self.vision.parameters(), self.lr)
+        return self.optimizer(self.vision.parameters(), self.lr)

@@ -12,8 +12,8 @@ from rl_lightning.artifacts import Exported
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.functional.diffusion_solvers import EpsFn, SolverStep, add_noise, denoising_loss, solve
 from rl_lightning.functional.noise_schedules import NoiseSchedule
+from rl_lightning.models.described import describe, rebuild
 from rl_lightning.models.policies import ObsNormalizer
-from rl_lightning.models.recipe_specs import recipe_from_spec, recipe_spec
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser
 
 GuidanceFn = Callable[[EpsFn], EpsFn]  # turns what finds the noise into what finds it under guidance
@@ -52,16 +52,16 @@ class ActionDiffusion(nn.Module):
             "normalize_obs": normalize_obs,
         }
         self.action_dim = action_dim
-        self.noise_schedule: NoiseSchedule = recipe_from_spec(noise_schedule, NoiseSchedule, "noise schedule")  # type: ignore[type-abstract]
+        self.noise_schedule: NoiseSchedule = rebuild(noise_schedule, "the noise schedule", NoiseSchedule)
         self.norm: nn.Module = ObsNormalizer(obs_dim) if normalize_obs else nn.Identity()
-        recipe = recipe_from_spec(denoiser, Denoiser, "denoiser")  # type: ignore[type-abstract]
+        recipe = rebuild(denoiser, "the denoiser", Denoiser)
         self.net = recipe.build((action_dim,), obs_dim)
 
     @classmethod
     def of(
         cls, obs_dim: int, action_dim: int, denoiser: Denoiser, schedule: NoiseSchedule, normalize_obs: bool
     ) -> ActionDiffusion:
-        return cls(obs_dim, action_dim, recipe_spec(denoiser), recipe_spec(schedule), normalize_obs)
+        return cls(obs_dim, action_dim, describe(denoiser), describe(schedule), normalize_obs)
 
     def loss(self, obs: Tensor, action: Tensor, share: Tensor, noise: Tensor) -> Tensor:
         """Squared error of the noise predicted in actions [B, A] at times that belong to `share` [B] of [0, 1)."""

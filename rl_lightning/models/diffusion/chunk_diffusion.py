@@ -12,6 +12,7 @@ from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.functional.diffusion_solvers import SolverStep, add_noise, denoising_loss, solve
 from rl_lightning.functional.noise_schedules import NoiseSchedule
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser
+from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.torso import Network
 
 
@@ -55,7 +56,7 @@ class ChunkDiffusion(nn.Module):
         horizon: Actions of a stretch.
         denoiser: Recipe of the network.
         noise_schedule: How noise grows.
-        obs_encoder: Recipe of what makes features of a picture; flat observations are normalised instead.
+        obs_encoder: What makes features of a picture; flat observations are normalised instead.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class ChunkDiffusion(nn.Module):
         self.obs_shape, self.noise_schedule = tuple(obs_shape), noise_schedule
         self.event = (horizon, action_dim)
         self.obs_encoder: nn.Module | None = (
-            None if obs_encoder is None else obs_encoder.build(self.obs_shape)
+            None if obs_encoder is None else make_feed_forward(obs_encoder, self.obs_shape, "obs_encoder")
         )
         width = math.prod(obs_shape) if self.obs_encoder is None else int(self.obs_encoder.out_dim)
         self.obs_norm: nn.Module = MinMaxNormalizer(width) if self.obs_encoder is None else nn.Identity()

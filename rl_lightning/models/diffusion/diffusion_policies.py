@@ -12,10 +12,10 @@ from rl_lightning.artifacts import Excerpt, Exported, fingerprint, load_exported
 from rl_lightning.errors import ResumeError
 from rl_lightning.functional.diffusion_samplers import Sampler
 from rl_lightning.functional.diffusion_solvers import SolverStep, guided_eps
+from rl_lightning.models.described import describe, rebuild
 from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion
 from rl_lightning.models.diffusion.candidate_filters import CandidateFilter
 from rl_lightning.models.policies import ObsNormalizer
-from rl_lightning.models.recipe_specs import recipe_from_spec, recipe_spec
 from rl_lightning.nn.denoisers.guide_net import GuideNet
 from rl_lightning.nn.denoisers.row_denoisers import to_bfloat16
 from rl_lightning.nn.heads.critics import QEnsemble
@@ -51,7 +51,7 @@ class DiffusionActor(ActionDiffusion):
         normalize_obs: bool = False,
     ) -> None:
         super().__init__(obs_dim, action_dim, denoiser, noise_schedule, normalize_obs)
-        self.solver_steps = recipe_from_spec(sampler, Sampler, "sampler").solver_steps(self.noise_schedule)  # type: ignore[type-abstract]
+        self.solver_steps = rebuild(sampler, "the sampler", Sampler).solver_steps(self.noise_schedule)
         self.clip_denoised = clip_denoised
 
     def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
@@ -63,7 +63,7 @@ class DiffusionActor(ActionDiffusion):
         cls, model: ActionDiffusion, sampler: Sampler, clip: float | None, prefix: str
     ) -> Exported:
         return Exported(
-            path_of(cls), {**model.init_args, "sampler": recipe_spec(sampler), "clip_denoised": clip}, prefix
+            path_of(cls), {**model.init_args, "sampler": describe(sampler), "clip_denoised": clip}, prefix
         )
 
 
@@ -116,8 +116,8 @@ class GuidedPolicy(Excerpt):
             clip_denoised,
             sampling_dtype,
         )
-        self.sampler = recipe_from_spec(sampler, Sampler, "sampler")  # type: ignore[type-abstract]
-        self.candidate_filter = recipe_from_spec(candidate_filter, CandidateFilter, "candidate_filter")  # type: ignore[type-abstract]
+        self.sampler = rebuild(sampler, "the sampler", Sampler)
+        self.candidate_filter = rebuild(candidate_filter, "the candidate filter", CandidateFilter)
         self.norm: nn.Module = ObsNormalizer(obs_dim) if normalize_obs else nn.Identity()
         self.guide = GuideNet(action_dim, obs_dim, **guide)
         self.add_module(critic, QEnsemble(num_critics, obs_dim, action_dim, critic_hidden_dims))

@@ -1,8 +1,9 @@
-"""How a world model shows observations again: decoders, as recipes."""
+"""How a world model shows observations again."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 from torch import Tensor, nn
@@ -13,13 +14,6 @@ from rl_lightning.models.rssm.encoders import ImageNorm, check_image
 from rl_lightning.nn.dense import DenseStack
 from rl_lightning.nn.init import check_sizes, make_activation
 from rl_lightning.nn.torso import as_float
-
-
-class DecoderRecipe:
-    """Base of the recipes that a YAML names under `decoder:`."""
-
-    def build(self, feature_dim: int, deter: int, obs_shape: tuple[int, ...]) -> ObservationDecoder:
-        raise TypeError(f"{type(self).__name__} must define build(feature_dim, deter, obs_shape)")
 
 
 class ObservationDecoder(nn.Module):
@@ -34,7 +28,11 @@ class ObservationDecoder(nn.Module):
         raise NotImplementedError
 
 
-class MLPDecoder(DecoderRecipe):
+# Makes a decoder of features of this width, so many of which are the deterministic state, to observations of a shape.
+DecoderFactory = Callable[[int, int, tuple[int, ...]], ObservationDecoder]
+
+
+class MLPDecoder(ObservationDecoder):
     """Dense layers to a flat observation.
 
     Args:
@@ -47,58 +45,43 @@ class MLPDecoder(DecoderRecipe):
 
     def __init__(
         self,
+        feature_dim: int,
+        deter: int,
+        obs_shape: tuple[int, ...],
+        /,
         hidden_dims: list[int] = [64, 64],  # noqa: B006
         symlog: bool = False,
         loss_coef: float = 0.5,
         norm: str = "none",
         activation: str = "elu",
     ) -> None:
-        self.hidden_dims, self.loss_coef = check_sizes("hidden_dims", hidden_dims), loss_coef
-        self.symlog, self.norm, self.activation = symlog, norm, activation
-
-    def build(self, feature_dim: int, deter: int, obs_shape: tuple[int, ...]) -> ObservationDecoder:
-        return FlatDecoder(feature_dim, obs_shape, self)
-
-
-class FlatDecoder(ObservationDecoder):
-    """See MLPDecoder."""
-
-    def __init__(self, feature_dim: int, obs_shape: tuple[int, ...], recipe: MLPDecoder) -> None:
         super().__init__()
-        self.obs_shape, self.squash, self.weight = obs_shape, recipe.symlog, recipe.loss_coef
-        out = math.prod(obs_shape)
-        self.net = DenseStack(feature_dim, recipe.hidden_dims, out, recipe.norm, recipe.activation)
+        self.obs_shape, self.squash, self.loss_coef = obs_shape, symlog, loss_coef
+        hidden_dims = check_sizes("hidden_dims", hidden_dims)
+        self.net = DenseStack(feature_dim, hidden_dims, math.prod(obs_shape), norm, activation)
 
     def loss(self, feature: Tensor, obs: Tensor) -> Tensor:
         target = as_float(obs).flatten(obs.dim() - len(self.obs_shape))
         target = symlog(target) if self.squash else target
-        return self.weight * (self.net(feature) - target).square().sum(-1)
+        return self.loss_coef * (self.net(feature) - target).square().sum(-1)
 
     def predict(self, feature: Tensor) -> Tensor:
         flat = self.net(feature)
         return (symexp(flat) if self.squash else flat).unflatten(-1, self.obs_shape)
 
 
-class IdentityDecoder(DecoderRecipe):
+class IdentityDecoder(ObservationDecoder):
     """The first numbers of the stochastic state are the observation; it needs a Gaussian latent as wide at least.
 
     Args:
         loss_coef: Of the squared error.
     """
 
-    def __init__(self, loss_coef: float = 0.5) -> None:
-        self.loss_coef = loss_coef
-
-    def build(self, feature_dim: int, deter: int, obs_shape: tuple[int, ...]) -> ObservationDecoder:
-        return IdentityReadout(feature_dim, deter, obs_shape, self.loss_coef)
-
-
-class IdentityReadout(ObservationDecoder):
-    """See IdentityDecoder."""
-
-    def __init__(self, feature_dim: int, deter: int, obs_shape: tuple[int, ...], weight: float) -> None:
+    def __init__(
+        self, feature_dim: int, deter: int, obs_shape: tuple[int, ...], /, loss_coef: float = 0.5
+    ) -> None:
         super().__init__()
-        self.deter, self.obs_shape, self.weight = deter, obs_shape, weight
+        self.deter, self.obs_shape, self.loss_coef = deter, obs_shape, loss_coef
         if feature_dim - deter < math.prod(obs_shape):
             raise ConfigError(
                 f"IdentityDecoder reads {math.prod(obs_shape)} numbers from a latent of {feature_dim - deter}; "
@@ -107,14 +90,14 @@ class IdentityReadout(ObservationDecoder):
 
     def loss(self, feature: Tensor, obs: Tensor) -> Tensor:
         error = self.predict(feature) - as_float(obs)
-        return self.weight * error.square().flatten(obs.dim() - len(self.obs_shape)).sum(-1)
+        return self.loss_coef * error.square().flatten(obs.dim() - len(self.obs_shape)).sum(-1)
 
     def predict(self, feature: Tensor) -> Tensor:
         flat_obs = feature[..., self.deter : self.deter + math.prod(self.obs_shape)]
         return flat_obs.unflatten(-1, self.obs_shape)
 
 
-class ConvDecoder(DecoderRecipe):
+class ConvDecoder(ObservationDecoder):
     """Transposed convolutions of stride 2, each doubling the image.
 
     Args:
@@ -128,6 +111,10 @@ class ConvDecoder(DecoderRecipe):
 
     def __init__(
         self,
+        feature_dim: int,
+        deter: int,
+        obs_shape: tuple[int, ...],
+        /,
         depth: int = 32,
         multipliers: list[int] = [8, 4, 2, 1],  # noqa: B006
         sigmoid: bool = False,
@@ -135,28 +122,17 @@ class ConvDecoder(DecoderRecipe):
         norm: str = "none",
         activation: str = "relu",
     ) -> None:
-        self.depth, self.multipliers = depth, check_sizes("multipliers", multipliers)
-        self.sigmoid, self.loss_coef, self.norm, self.activation = sigmoid, loss_coef, norm, activation
-
-    def build(self, feature_dim: int, deter: int, obs_shape: tuple[int, ...]) -> ObservationDecoder:
-        return ConvDecoderNet(feature_dim, obs_shape, self)
-
-
-class ConvDecoderNet(ObservationDecoder):
-    """See ConvDecoder."""
-
-    def __init__(self, feature_dim: int, obs_shape: tuple[int, ...], recipe: ConvDecoder) -> None:
         super().__init__()
-        side = check_image(obs_shape, len(recipe.multipliers))
-        channels = [*(recipe.depth * m for m in recipe.multipliers), obs_shape[0]]
-        self.weight, self.sigmoid, self.start = recipe.loss_coef, recipe.sigmoid, (channels[0], side, side)
+        side = check_image(obs_shape, len(check_sizes("multipliers", multipliers)))
+        channels = [*(depth * m for m in multipliers), obs_shape[0]]
+        self.loss_coef, self.sigmoid, self.start = loss_coef, sigmoid, (channels[0], side, side)
         self.linear = nn.Linear(feature_dim, math.prod(self.start))
         layers: list[nn.Module] = []
         for k, (source, target) in enumerate(pairwise(channels)):
             layers.append(nn.ConvTranspose2d(source, target, 4, 2, 1))
             if k < len(channels) - 2:
-                layers += [ImageNorm(target)] if recipe.norm != "none" else []
-                layers.append(make_activation(recipe.activation))
+                layers += [ImageNorm(target)] if norm != "none" else []
+                layers.append(make_activation(activation))
         self.net = nn.Sequential(*layers)
 
     def predict(self, feature: Tensor) -> Tensor:
@@ -166,4 +142,4 @@ class ConvDecoderNet(ObservationDecoder):
         return images.reshape(*feature.shape[:-1], *images.shape[1:])
 
     def loss(self, feature: Tensor, obs: Tensor) -> Tensor:
-        return self.weight * (self.predict(feature) - as_float(obs)).square().sum((-3, -2, -1))
+        return self.loss_coef * (self.predict(feature) - as_float(obs)).square().sum((-3, -2, -1))

@@ -1,4 +1,4 @@
-"""How a world model sees observations: encoders, as recipes."""
+"""How a world model sees observations: torsos, as any other network may be."""
 
 from __future__ import annotations
 
@@ -13,23 +13,10 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.latent import symlog
 from rl_lightning.nn.dense import EPS, DenseStack
 from rl_lightning.nn.init import check_sizes, make_activation
-from rl_lightning.nn.torso import as_float
+from rl_lightning.nn.torso import FeedForward, as_float, as_shape
 
 
-class EncoderRecipe:
-    """Base of the recipes that a YAML names under `encoder:`."""
-
-    def build(self, obs_shape: tuple[int, ...]) -> ObservationEncoder:
-        raise TypeError(f"{type(self).__name__} must define build(obs_shape)")
-
-
-class ObservationEncoder(nn.Module):
-    """Observations [..., *O] to rows [..., out_dim]."""
-
-    out_dim: int
-
-
-class MLPEncoder(EncoderRecipe):
+class MLPEncoder(FeedForward):
     """Dense layers over flat observations.
 
     Args:
@@ -41,25 +28,18 @@ class MLPEncoder(EncoderRecipe):
 
     def __init__(
         self,
+        obs_shape: int | tuple[int, ...],
+        /,
         hidden_dims: list[int] = [64, 64],  # noqa: B006
         symlog: bool = False,
         norm: str = "none",
         activation: str = "elu",
     ) -> None:
-        self.hidden_dims = check_sizes("hidden_dims", hidden_dims)
-        self.symlog, self.norm, self.activation = symlog, norm, activation
-
-    def build(self, obs_shape: tuple[int, ...]) -> ObservationEncoder:
-        return FlatEncoder(obs_shape, self)
-
-
-class FlatEncoder(ObservationEncoder):
-    """See MLPEncoder."""
-
-    def __init__(self, obs_shape: tuple[int, ...], recipe: MLPEncoder) -> None:
         super().__init__()
-        self.dims, self.squash = len(obs_shape), recipe.symlog
-        self.net = DenseStack(math.prod(obs_shape), recipe.hidden_dims, None, recipe.norm, recipe.activation)
+        shape = as_shape(obs_shape)
+        self.dims, self.squash = len(shape), symlog
+        hidden_dims = check_sizes("hidden_dims", hidden_dims)
+        self.net = DenseStack(math.prod(shape), hidden_dims, None, norm, activation)
         self.out_dim = self.net.out_dim
 
     def forward(self, obs: Tensor) -> Tensor:
@@ -67,18 +47,15 @@ class FlatEncoder(ObservationEncoder):
         return self.net(symlog(flat) if self.squash else flat)
 
 
-class IdentityEncoder(EncoderRecipe):
+class IdentityEncoder(MLPEncoder):
     """The observation itself, flattened.
 
     Args:
         symlog: Squash observations first.
     """
 
-    def __init__(self, symlog: bool = False) -> None:
-        self.symlog = symlog
-
-    def build(self, obs_shape: tuple[int, ...]) -> ObservationEncoder:
-        return FlatEncoder(obs_shape, MLPEncoder([], self.symlog))
+    def __init__(self, obs_shape: int | tuple[int, ...], /, symlog: bool = False) -> None:
+        super().__init__(obs_shape, [], symlog)
 
 
 def check_image(obs_shape: tuple[int, ...], layers: int) -> int:
@@ -105,7 +82,7 @@ class ImageNorm(nn.Module):
         return F.layer_norm(last, (len(self.weight),), self.weight, self.bias, EPS).movedim(3, 1)
 
 
-class ConvEncoder(EncoderRecipe):
+class ConvEncoder(FeedForward):
     """Convolutions of stride 2, each halving the image.
 
     Args:
@@ -117,30 +94,22 @@ class ConvEncoder(EncoderRecipe):
 
     def __init__(
         self,
+        obs_shape: int | tuple[int, ...],
+        /,
         depth: int = 32,
         multipliers: list[int] = [1, 2, 4, 8],  # noqa: B006
         norm: str = "none",
         activation: str = "relu",
     ) -> None:
-        self.depth, self.multipliers = depth, check_sizes("multipliers", multipliers)
-        self.norm, self.activation = norm, activation
-
-    def build(self, obs_shape: tuple[int, ...]) -> ObservationEncoder:
-        return ConvEncoderNet(obs_shape, self)
-
-
-class ConvEncoderNet(ObservationEncoder):
-    """See ConvEncoder."""
-
-    def __init__(self, obs_shape: tuple[int, ...], recipe: ConvEncoder) -> None:
         super().__init__()
-        side = check_image(obs_shape, len(recipe.multipliers))
-        channels = [obs_shape[0], *(recipe.depth * m for m in recipe.multipliers)]
+        shape = as_shape(obs_shape)
+        side = check_image(shape, len(check_sizes("multipliers", multipliers)))
+        channels = [shape[0], *(depth * m for m in multipliers)]
         layers: list[nn.Module] = []
         for source, target in pairwise(channels):
             layers.append(nn.Conv2d(source, target, 4, 2, 1))
-            layers += [ImageNorm(target)] if recipe.norm != "none" else []
-            layers.append(make_activation(recipe.activation))
+            layers += [ImageNorm(target)] if norm != "none" else []
+            layers.append(make_activation(activation))
         self.net = nn.Sequential(*layers)
         self.out_dim = channels[-1] * side * side
 

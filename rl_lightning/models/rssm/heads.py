@@ -1,6 +1,8 @@
-"""Predictions from a latent feature: heads for rewards, values and whether the episode goes on. Recipes and modules."""
+"""Predictions from a latent feature: heads for rewards, values and whether the episode goes on."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -9,13 +11,6 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.latent import symexp, symlog, two_hot_bins, two_hot_loss, two_hot_mean
 from rl_lightning.nn.dense import DenseStack
 from rl_lightning.nn.init import check_sizes
-
-
-class ScalarRecipe:
-    """Base of the recipes that a YAML names under `reward:` and `critic:`."""
-
-    def build(self, feature_dim: int) -> ScalarHead:
-        raise TypeError(f"{type(self).__name__} must define build(feature_dim)")
 
 
 class ScalarHead(nn.Module):
@@ -36,7 +31,11 @@ class ScalarHead(nn.Module):
         return self.mean(self(feature))
 
 
-class MSEHead(ScalarRecipe):
+# Makes a head for features of this width.
+ScalarHeadFactory = Callable[[int], ScalarHead]
+
+
+class MSEHead(ScalarHead):
     """A Gaussian of variance 1, which is half the squared error (PlaNet, Dreamer v1 and v2).
 
     Args:
@@ -48,26 +47,16 @@ class MSEHead(ScalarRecipe):
 
     def __init__(
         self,
+        feature_dim: int,
+        /,
         hidden_dims: list[int] = [64, 64],  # noqa: B006
         norm: str = "none",
         activation: str = "elu",
         zero_init_last: bool = False,
     ) -> None:
-        self.hidden_dims = check_sizes("hidden_dims", hidden_dims)
-        self.norm, self.activation, self.zero_init_last = norm, activation, zero_init_last
-
-    def build(self, feature_dim: int) -> ScalarHead:
-        return MSEHeadNet(
-            DenseStack(feature_dim, self.hidden_dims, 1, self.norm, self.activation, self.zero_init_last)
-        )
-
-
-class MSEHeadNet(ScalarHead):
-    """See MSEHead."""
-
-    def __init__(self, net: DenseStack) -> None:
         super().__init__()
-        self.net = net
+        hidden_dims = check_sizes("hidden_dims", hidden_dims)
+        self.net = DenseStack(feature_dim, hidden_dims, 1, norm, activation, zero_init_last)
 
     def mean(self, raw: Tensor) -> Tensor:
         return raw.squeeze(-1)
@@ -76,7 +65,7 @@ class MSEHeadNet(ScalarHead):
         return 0.5 * (raw.squeeze(-1) - target).square()
 
 
-class TwoHotHead(ScalarRecipe):
+class TwoHotHead(ScalarHead):
     """A distribution over bins, taught the two bins beside the number (Dreamer v3).
 
     Args:
@@ -89,8 +78,12 @@ class TwoHotHead(ScalarRecipe):
         zero_init_last: The last layer starts at zero, so that the first predictions are exactly 0.
     """
 
+    bins: Tensor
+
     def __init__(
         self,
+        feature_dim: int,
+        /,
         hidden_dims: list[int] = [64],  # noqa: B006
         num_bins: int = 255,
         v_max: float = 20.0,
@@ -99,45 +92,25 @@ class TwoHotHead(ScalarRecipe):
         activation: str = "silu",
         zero_init_last: bool = True,
     ) -> None:
+        super().__init__()
         if num_bins < 3 or num_bins % 2 == 0 or v_max <= 0:
             raise ConfigError(
                 f"TwoHotHead needs an odd number of bins and a positive limit, not {num_bins}, {v_max}"
             )
-        self.hidden_dims, self.num_bins, self.v_max, self.symexp_bins = (
-            check_sizes("hidden_dims", hidden_dims),
-            num_bins,
-            v_max,
-            symexp_bins,
-        )
-        self.norm, self.activation, self.zero_init_last = norm, activation, zero_init_last
-
-    def build(self, feature_dim: int) -> ScalarHead:
-        net = DenseStack(
-            feature_dim, self.hidden_dims, self.num_bins, self.norm, self.activation, self.zero_init_last
-        )
-        return TwoHotHeadNet(net, two_hot_bins(self.num_bins, self.v_max, self.symexp_bins), self.symexp_bins)
-
-
-class TwoHotHeadNet(ScalarHead):
-    """See TwoHotHead."""
-
-    bins: Tensor
-
-    def __init__(self, net: DenseStack, bins: Tensor, exponential: bool) -> None:
-        super().__init__()
-        self.net, self.exponential = net, exponential
-        self.register_buffer("bins", bins, persistent=False)
+        hidden_dims, self.symexp_bins = check_sizes("hidden_dims", hidden_dims), symexp_bins
+        self.net = DenseStack(feature_dim, hidden_dims, num_bins, norm, activation, zero_init_last)
+        self.register_buffer("bins", two_hot_bins(num_bins, v_max, symexp_bins), persistent=False)
 
     def mean(self, raw: Tensor) -> Tensor:
         mean = two_hot_mean(raw, self.bins)
-        return mean if self.exponential else symexp(mean)
+        return mean if self.symexp_bins else symexp(mean)
 
     def loss(self, raw: Tensor, target: Tensor) -> Tensor:
-        return two_hot_loss(raw, target if self.exponential else symlog(target), self.bins)
+        return two_hot_loss(raw, target if self.symexp_bins else symlog(target), self.bins)
 
 
-class ContinueHead:
-    """The chance that the episode goes on.
+class ContinueHead(nn.Module):
+    """The chance that the episode goes on. `continuation` is the discount of going on from a state.
 
     Args:
         hidden_dims: Width of each layer.
@@ -149,30 +122,19 @@ class ContinueHead:
 
     def __init__(
         self,
+        feature_dim: int,
+        gamma: float,
+        /,
         hidden_dims: list[int] = [64],  # noqa: B006
         loss_coef: float = 1.0,
         discounted: bool = True,
         norm: str = "none",
         activation: str = "elu",
     ) -> None:
-        self.hidden_dims, self.loss_coef, self.discounted = (
-            check_sizes("hidden_dims", hidden_dims),
-            loss_coef,
-            discounted,
-        )
-        self.norm, self.activation = norm, activation
-
-    def build(self, feature_dim: int, gamma: float) -> ContinueNet:
-        net = DenseStack(feature_dim, self.hidden_dims, 1, self.norm, self.activation)
-        return ContinueNet(net, gamma, self.discounted, self.loss_coef)
-
-
-class ContinueNet(nn.Module):
-    """See ContinueHead. `continuation` is the discount of going on from a state."""
-
-    def __init__(self, net: DenseStack, gamma: float, discounted: bool, weight: float) -> None:
         super().__init__()
-        self.net, self.gamma, self.discounted, self.weight = net, gamma, discounted, weight
+        self.gamma, self.discounted, self.loss_coef = gamma, discounted, loss_coef
+        hidden_dims = check_sizes("hidden_dims", hidden_dims)
+        self.net = DenseStack(feature_dim, hidden_dims, 1, norm, activation)
 
     def continuation(self, feature: Tensor) -> Tensor:
         """Chance that the episode goes on, times gamma: once, whichever way it was taught."""
@@ -182,4 +144,8 @@ class ContinueNet(nn.Module):
     def loss(self, feature: Tensor, terminated: Tensor) -> Tensor:
         target = (1.0 - terminated) * (self.gamma if self.discounted else 1.0)
         logits = self.net(feature).squeeze(-1)
-        return self.weight * F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+        return self.loss_coef * F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+
+
+# Makes a head for features of this width, under this discount.
+ContinueHeadFactory = Callable[[int, float], ContinueHead]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -192,8 +192,8 @@ class OneHot(ActionDistribution):
         return -(log_probs.exp() * log_probs).sum(-1)
 
 
-class ActorHead:
-    """A policy on latent features.
+class ActorHead(nn.Module):
+    """A policy on latent features: the parameters of an action distribution, and action rows drawn of it.
 
     Args:
         hidden_dims: Width of each layer.
@@ -205,41 +205,27 @@ class ActorHead:
 
     def __init__(
         self,
+        feature_dim: int,
+        spec: EnvSpec,
+        /,
         hidden_dims: list[int] = [64, 64],  # noqa: B006
         distribution: ActionDistribution | None = None,
         norm: str = "none",
         activation: str = "elu",
         zero_init_last: bool = True,
     ) -> None:
-        self.hidden_dims, self.distribution = check_sizes("hidden_dims", hidden_dims), distribution
-        self.norm, self.activation, self.zero_init_last = norm, activation, zero_init_last
-
-    def build(self, feature_dim: int, spec: EnvSpec) -> LatentActor:
+        super().__init__()
         continuous = spec.action_kind == "continuous"
-        distribution = self.distribution or (BoundedNormal() if continuous else OneHot())
+        distribution = distribution or (BoundedNormal() if continuous else OneHot())
         if distribution.continuous != continuous:
             fits = "BoundedNormal, TruncatedNormal or TanhNormal" if continuous else "OneHot"
             raise ConfigError(
                 f"{type(distribution).__name__} does not fit the {spec.action_kind.replace('_', '-')} actions of "
                 f"{spec.env_id}; set model.actor.distribution to {fits}, or leave it out"
             )
-        net = DenseStack(
-            feature_dim,
-            self.hidden_dims,
-            distribution.params_dim(spec),
-            self.norm,
-            self.activation,
-            self.zero_init_last,
-        )
-        return LatentActor(net, distribution, spec)
-
-
-class LatentActor(nn.Module):
-    """Features to the parameters of an action distribution, and action rows to what an env takes."""
-
-    def __init__(self, net: DenseStack, distribution: ActionDistribution, spec: EnvSpec) -> None:
-        super().__init__()
-        self.net, self.distribution, self.spec = net, distribution, spec
+        self.distribution, self.spec = distribution, spec
+        hidden_dims, out_dim = check_sizes("hidden_dims", hidden_dims), distribution.params_dim(spec)
+        self.net = DenseStack(feature_dim, hidden_dims, out_dim, norm, activation, zero_init_last)
 
     def forward(self, feature: Tensor) -> Tensor:
         return self.net(feature)
@@ -260,6 +246,10 @@ class LatentActor(nn.Module):
                 ~mask, torch.finfo(noise.dtype).min
             )  # unimix would let an illegal one win
         return clip_straight_through(self.distribution.sample(params, noise))
+
+
+# Makes a policy on features of this width, for envs like this.
+ActorHeadFactory = Callable[[int, EnvSpec], ActorHead]
 
 
 def clip_straight_through(action: Tensor) -> Tensor:

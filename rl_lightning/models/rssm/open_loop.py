@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.models.rssm.rssm import LatentState
-from rl_lightning.models.rssm.world_model import WorldModel
+from rl_lightning.models.rssm.world_model import LatentWorld
 from rl_lightning.nn.torso import as_float
 from rl_lightning.types import Sequences
 
@@ -30,7 +30,7 @@ class OpenLoopRollout(NamedTuple):
 
 
 @torch.no_grad()
-def open_loop_rollout_latent(world: WorldModel, batch: Sequences, context: int) -> OpenLoopRollout:
+def open_loop_rollout_latent(world: LatentWorld, batch: Sequences, context: int) -> OpenLoopRollout:
     """Dreams on from row `context` of every window, taking the likeliest latents."""
     window = world.window(batch)
     observed = world.observe(window)

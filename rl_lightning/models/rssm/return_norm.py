@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -9,8 +11,8 @@ from rl_lightning import distributed
 from rl_lightning.errors import ConfigError
 
 
-class PercentileNorm:
-    """Divide by the range between two percentiles of the returns, followed slowly (Dreamer v3).
+class PercentileNorm(nn.Module):
+    """Divide by the range between two percentiles of the returns of all ranks, followed slowly (Dreamer v3).
 
     Args:
         low_quantile: The lower percentile, as a share.
@@ -19,6 +21,9 @@ class PercentileNorm:
         min_scale: The scale never falls below this, so that sparse rewards are not blown up.
     """
 
+    shares: Tensor
+    quantiles: Tensor
+
     def __init__(
         self,
         low_quantile: float = 0.05,
@@ -26,40 +31,24 @@ class PercentileNorm:
         ema_rate: float = 0.01,
         min_scale: float = 1.0,
     ) -> None:
+        super().__init__()
         if not 0.0 <= low_quantile < high_quantile <= 1.0 or min_scale <= 0:
             raise ConfigError(
                 f"PercentileNorm needs 0 <= low_quantile < high_quantile <= 1 and min_scale > 0, not {low_quantile}, "
                 f"{high_quantile}, {min_scale}"
             )
-        self.low_quantile, self.high_quantile, self.ema_rate, self.min_scale = (
-            low_quantile,
-            high_quantile,
-            ema_rate,
-            min_scale,
-        )
-
-    def build(self) -> ReturnNorm:
-        return ReturnNorm(self)
-
-
-class ReturnNorm(nn.Module):
-    """See PercentileNorm. All ranks follow the returns of all."""
-
-    quantiles: Tensor
-
-    def __init__(self, recipe: PercentileNorm) -> None:
-        super().__init__()
-        self.rate, self.floor = recipe.ema_rate, recipe.min_scale
-        self.register_buffer(
-            "shares", torch.tensor([recipe.low_quantile, recipe.high_quantile]), persistent=False
-        )
+        self.ema_rate, self.min_scale = ema_rate, min_scale
+        self.register_buffer("shares", torch.tensor([low_quantile, high_quantile]), persistent=False)
         self.register_buffer("quantiles", torch.zeros(2))
 
     @torch.no_grad()
     def update(self, returns: Tensor) -> None:
         """Moves towards the percentiles of these returns; only training calls it."""
         everyones = torch.cat(distributed.gather(returns.detach().float().flatten()))
-        self.quantiles.lerp_(torch.quantile(everyones, self.shares), self.rate)  # type: ignore[arg-type]
+        self.quantiles.lerp_(torch.quantile(everyones, self.shares), self.ema_rate)
 
     def scale(self) -> Tensor:
-        return (self.quantiles[1] - self.quantiles[0]).clamp(min=self.floor)
+        return (self.quantiles[1] - self.quantiles[0]).clamp(min=self.min_scale)
+
+
+ReturnNormFactory = Callable[[], PercentileNorm]

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rl_lightning.factories import make
 from rl_lightning.models.rssm.latents import Latent
 from rl_lightning.nn.dense import Dense, DenseStack
-from rl_lightning.nn.rssm_cores import Core, CoreRecipe, Weights
+from rl_lightning.nn.rssm_cores import Core, CoreFactory, Weights
 from rl_lightning.types import Carry
 
 
@@ -40,7 +41,7 @@ class RSSM(nn.Module):
     """The recurrence. The carry is (deter, stoch, last action); all zeros at the start of an episode.
 
     Args:
-        core: Recipe of the deterministic part.
+        core: What makes the deterministic part.
         latent: The stochastic part.
         embed_dim: Width of an encoded observation.
         action_dim: Width of an action row.
@@ -52,7 +53,7 @@ class RSSM(nn.Module):
 
     def __init__(
         self,
-        core: CoreRecipe,
+        core: CoreFactory,
         latent: Latent,
         embed_dim: int,
         action_dim: int,
@@ -63,13 +64,12 @@ class RSSM(nn.Module):
     ) -> None:
         super().__init__()
         self.latent, self.action_dim = latent, action_dim
-        self.core: Core = core.build(latent.dim, action_dim)
-        self.deter = core.deter
-        self.feature_dim = core.deter + latent.dim
-        self.prior_net = DenseStack(
-            core.deter, [hidden_dim] * prior_layers, latent.params_dim, norm, activation
-        )
-        self.post_hidden = Dense([core.deter, embed_dim], hidden_dim, norm, activation)
+        self.core = make(core, Core, "core", latent.dim, action_dim)
+        self.deter = self.core.deter
+        self.feature_dim = self.deter + latent.dim
+        hidden_dims = [hidden_dim] * prior_layers
+        self.prior_net = DenseStack(self.deter, hidden_dims, latent.params_dim, norm, activation)
+        self.post_hidden = Dense([self.deter, embed_dim], hidden_dim, norm, activation)
         self.post_top = nn.Linear(hidden_dim, latent.params_dim)
         nn.init.xavier_uniform_(self.post_top.weight)
         nn.init.zeros_(self.post_top.bias)

@@ -9,14 +9,23 @@ import torch
 from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.factories import make
 from rl_lightning.functional.latent import symlog
-from rl_lightning.models.rssm.decoders import DecoderRecipe, MLPDecoder
-from rl_lightning.models.rssm.encoders import EncoderRecipe, MLPEncoder
-from rl_lightning.models.rssm.heads import ContinueHead, MSEHead, ScalarRecipe
+from rl_lightning.models.rssm.decoders import DecoderFactory, MLPDecoder, ObservationDecoder
+from rl_lightning.models.rssm.encoders import MLPEncoder
+from rl_lightning.models.rssm.heads import (
+    ContinueHead,
+    ContinueHeadFactory,
+    MSEHead,
+    ScalarHead,
+    ScalarHeadFactory,
+)
 from rl_lightning.models.rssm.latent_actors import action_rows, env_actions
 from rl_lightning.models.rssm.latents import FreeNatsKL, GaussianLatent, KLRecipe, Latent
 from rl_lightning.models.rssm.rssm import RSSM, LatentState, Observed
-from rl_lightning.nn.rssm_cores import CoreRecipe, GRUCore
+from rl_lightning.nn.make_torso import make_feed_forward
+from rl_lightning.nn.rssm_cores import CoreFactory, GRUCore
+from rl_lightning.nn.torso import Network
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
 
@@ -49,13 +58,18 @@ class ImaginedTrajectory(NamedTuple):
     continuation: Tensor  # [N, H] discount of going on
 
 
-class LatentWorld:
-    """What a world model is made of; the Dreamers and PlaNet differ in these.
+SQUASHES: dict[str, Callable[[Tensor], Tensor]] = {"none": lambda r: r, "symlog": symlog, "tanh": torch.tanh}
+
+
+class LatentWorld(nn.Module):
+    """A world model; the Dreamers and PlaNet differ in what it is made of.
+
+    Sequences come batch first and are turned time first once.
 
     Args:
         latent: The stochastic state: GaussianLatent or CategoricalLatent.
         core: The deterministic state: GRUCore, NormGRUCore or BlockGRUCore.
-        encoder: What sees observations: MLPEncoder, ConvEncoder or IdentityEncoder.
+        encoder: What sees observations: MLPEncoder, ConvEncoder, IdentityEncoder or any network without memory.
         decoder: What shows them: MLPDecoder, ConvDecoder or IdentityDecoder.
         kl: How prior and posterior are taught: FreeNatsKL, BalancedKL or DynRepKL.
         reward_head: Head for the reward of arriving: MSEHead or TwoHotHead.
@@ -70,13 +84,16 @@ class LatentWorld:
 
     def __init__(
         self,
+        spec: EnvSpec,
+        gamma: float,
+        /,
         latent: Latent | None = None,
-        core: CoreRecipe | None = None,
-        encoder: EncoderRecipe | None = None,
-        decoder: DecoderRecipe | None = None,
+        core: CoreFactory | None = None,
+        encoder: Network | None = None,
+        decoder: DecoderFactory | None = None,
         kl: KLRecipe | None = None,
-        reward_head: ScalarRecipe | None = None,
-        continue_head: ContinueHead | None = None,
+        reward_head: ScalarHeadFactory | None = None,
+        continue_head: ContinueHeadFactory | None = None,
         hidden_dim: int = 200,
         prior_layers: int = 1,
         norm: str = "none",
@@ -84,50 +101,27 @@ class LatentWorld:
         reward_coef: float = 1.0,
         squash_rewards: str = "none",
     ) -> None:
-        self.latent, self.core = latent or GaussianLatent(), core or GRUCore()
-        self.encoder, self.decoder = encoder or MLPEncoder(), decoder or MLPDecoder()
-        self.kl, self.reward_head, self.continue_head = (
-            kl or FreeNatsKL(),
-            reward_head or MSEHead(),
-            continue_head,
-        )
-        self.hidden_dim, self.prior_layers, self.norm, self.activation = (
-            hidden_dim,
-            prior_layers,
-            norm,
-            activation,
-        )
-        self.reward_coef, self.squash_rewards = reward_coef, squash_rewards
-        self.kl.check(self.latent)
+        super().__init__()
+        latent, self.kl = latent or GaussianLatent(), kl or FreeNatsKL()
+        self.kl.check(latent)
         if squash_rewards not in SQUASHES:
             raise ConfigError(
                 f"model.world_model.squash_rewards is {squash_rewards!r}; choose {', '.join(SQUASHES)}"
             )
-
-    def build(self, spec: EnvSpec, gamma: float) -> WorldModel:
-        return WorldModel(self, spec, gamma)
-
-
-SQUASHES: dict[str, Callable[[Tensor], Tensor]] = {"none": lambda r: r, "symlog": symlog, "tanh": torch.tanh}
-
-
-class WorldModel(nn.Module):
-    """See LatentWorld. Sequences come batch first and are turned time first once."""
-
-    def __init__(self, recipe: LatentWorld, spec: EnvSpec, gamma: float) -> None:
-        super().__init__()
-        self.spec, self.gamma, self.kl = spec, gamma, recipe.kl
-        self.reward_coef, self.squash = recipe.reward_coef, SQUASHES[recipe.squash_rewards]
-        self.encoder = recipe.encoder.build(spec.obs_shape)
+        self.spec, self.gamma = spec, gamma
+        self.reward_coef, self.squash = reward_coef, SQUASHES[squash_rewards]
+        self.encoder = make_feed_forward(encoder or MLPEncoder, spec.obs_shape, "encoder")
         self.rssm = RSSM(
-            recipe.core, recipe.latent, self.encoder.out_dim, spec.action_dim,
-            recipe.hidden_dim, recipe.prior_layers, recipe.norm, recipe.activation,
+            core or GRUCore, latent, self.encoder.out_dim, spec.action_dim,
+            hidden_dim, prior_layers, norm, activation,
         )  # fmt: skip
-        self.feature_dim = self.rssm.feature_dim
-        self.decoder = recipe.decoder.build(self.feature_dim, self.rssm.deter, spec.obs_shape)
-        self.reward_head = recipe.reward_head.build(self.feature_dim)
-        self.continue_head = (
-            None if recipe.continue_head is None else recipe.continue_head.build(self.feature_dim, gamma)
+        self.feature_dim = width = self.rssm.feature_dim
+        self.decoder = make(
+            decoder or MLPDecoder, ObservationDecoder, "decoder", width, self.rssm.deter, spec.obs_shape
+        )
+        self.reward_head = make(reward_head or MSEHead, ScalarHead, "reward_head", width)
+        self.continue_head = continue_head and make(
+            continue_head, ContinueHead, "continue_head", width, gamma
         )
 
     def window(self, batch: Sequences) -> Window:
@@ -220,3 +214,7 @@ class WorldModel(nn.Module):
             self.reward_head.value(feature),
             self.continuation(feature),
         )
+
+
+# Makes the model of a world like this, under this discount.
+LatentWorldFactory = Callable[[EnvSpec, float], LatentWorld]

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from rl_lightning.kernels.mlp import ensemble_mlp, pays
 from rl_lightning.nn.ensemble import EnsembleLinear, EnsembleNorm
 from rl_lightning.nn.init import make_activation, orthogonal_
+from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import plain_stack
-from rl_lightning.nn.torso import FeedForward, Network, Torso, feed_forward
+from rl_lightning.nn.torso import FeedForward, Network, Torso
 
 
 class ValueHead(nn.Module):
@@ -81,7 +82,7 @@ class QNetworks(nn.Module):
         ensemble_size: Number of critics.
         obs_dim: Width of flat observations.
         action_dim: Width of an action.
-        network: Recipe of what turns an observation with an action into features.
+        network: What turns an observation with an action into features.
     """
 
     def __init__(self, members: int, obs_dim: int, action_dim: int, network: Network) -> None:
@@ -99,7 +100,7 @@ class QNetworks(nn.Module):
 
 def with_output(network: Network, in_dim: int, out_dim: int) -> nn.Sequential:
     """A network that does not remember, and a linear layer on top."""
-    torso = feed_forward(network, (in_dim,))
+    torso = make_feed_forward(network, (in_dim,))
     return nn.Sequential(torso, nn.Linear(torso.out_dim, out_dim))
 
 

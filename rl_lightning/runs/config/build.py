@@ -324,11 +324,13 @@ def arrange(flags: list[str]) -> list[str]:
         chooses = key.endswith(".class_path") or value in registry()
         return not chooses, key.count(".") if chooses else 0
 
-    return sorted(map(_written_out, flags), key=rank)
+    return [_written_out(flag) for flag in sorted(flags, key=rank)]
 
 
 def _written_out(flag: str) -> str:
-    """1e6 as the config files read it; the parser would take it for a float, which no count may be."""
+    """A class of ours in full; 1e6 as the config files read it: the parser would take it for a float."""
     key, _, text = flag.partition("=")
+    if key.startswith(("--model.", "--data.")):
+        text = registry().get(text, text)
     value = yaml_io.scalar(text) if re.fullmatch(r"[-+]?[\d.]+[eE]\+?\d+", text) else text
     return f"{key}={value}" if key != "--run.name" else flag

@@ -17,7 +17,19 @@ FOLDERS = (
     "algorithms", "datamodules", "functional", "nn", "optim", "models", "replay", "envs", "datasets", "clock",
     "rollout", "planning", "evolution", "behaviors", "trainer", "callbacks", "checkpoints", "loggers",
 )  # fmt: skip
-_IN_CONFIGS = {"EnvLike": "EnvConfig", "DatasetLike": "str", "NetworkLike": "Network"}
+_IN_CONFIGS = {"EnvLike": "EnvConfig", "DatasetLike": "str"}
+# What a config names where a factory is asked for, by the name of the factory's type.
+_MADE_BY = {
+    "Network": "Torso",
+    "OptimizerFactory": "Optimizer",
+    "CoreFactory": "Core",
+    "DecoderFactory": "ObservationDecoder",
+    "ScalarHeadFactory": "ScalarHead",
+    "ContinueHeadFactory": "ContinueHead",
+    "ActorHeadFactory": "ActorHead",
+    "ReturnNormFactory": "PercentileNorm",
+    "LatentWorldFactory": "LatentWorld",
+}
 
 
 @dataclass(frozen=True)
@@ -47,6 +59,7 @@ class Entry:
         bases: Names of its base classes.
         doc: First paragraph of its docstring, on one line.
         options: Constructor arguments.
+        is_part: Whether its owner tells it more than a config does, before the slash of its constructor.
     """
 
     name: str
@@ -54,6 +67,7 @@ class Entry:
     bases: tuple[str, ...]
     doc: str
     options: tuple[Option, ...] = field(default=())
+    is_part: bool = False
 
     @property
     def path(self) -> str:
@@ -81,11 +95,11 @@ def registry() -> dict[str, str]:
 
 
 def find(name: str) -> Entry | None:
-    """The entry of a short name or full path of ours."""
+    """The entry of a short name or path of ours; a package may hand on what its modules define."""
     short = name.rpartition(".")[2]
     for folder in FOLDERS:
         entry = classes(folder).get(short)
-        if entry and name in (short, entry.path):
+        if entry and (name == short or name.startswith("rl_lightning.")):
             return entry
     return None
 
@@ -125,15 +139,23 @@ def all_options(entry: Entry) -> list[Option]:
 
 def _entry(node: ast.ClassDef, module: str) -> Entry:
     text = ast.get_docstring(node) or ""
-    bases = tuple(ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases)
+    paths = [ast.unparse(base).partition("[")[0] for base in node.bases]
+    bases = tuple("Optimizer" if p.startswith("torch.optim.") else p.rpartition(".")[2] for p in paths)
     summary = " ".join(text.split("\n\n", 1)[0].split())
-    return Entry(node.name, module, bases, summary, tuple(_options(node, argument_docs(text))))
+    constructor = _constructor(node)
+    is_part = constructor is not None and bool(constructor.args.posonlyargs[1:])
+    return Entry(node.name, module, bases, summary, tuple(_options(node, argument_docs(text))), is_part)
+
+
+def _constructor(node: ast.ClassDef) -> ast.FunctionDef | None:
+    items = (item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__")
+    return next(items, None)
 
 
 def _options(node: ast.ClassDef, docs: dict[str, str]) -> list[Option]:
-    for item in node.body:
-        if isinstance(item, ast.FunctionDef) and item.name == "__init__":
-            return _arguments(item.args, docs)
+    constructor = _constructor(node)
+    if constructor is not None:
+        return _arguments(constructor.args, docs)
     if any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
         fields = [
             item
@@ -149,10 +171,9 @@ def _options(node: ast.ClassDef, docs: dict[str, str]) -> list[Option]:
 
 
 def _arguments(arguments: ast.arguments, docs: dict[str, str]) -> list[Option]:
-    plain = [*arguments.posonlyargs, *arguments.args]
-    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults)) + list(
-        arguments.defaults
-    )
+    plain = arguments.args  # what stands before a slash, the owner of the part knows
+    defaults: list[ast.expr | None] = [None] * (len(plain) - len(arguments.defaults))
+    defaults += arguments.defaults
     pairs = [
         *zip(plain, defaults, strict=True),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
@@ -171,7 +192,7 @@ def _arguments(arguments: ast.arguments, docs: dict[str, str]) -> list[Option]:
 
 def in_configs(annotation: str) -> str:
     """What a config can give where Python may also hand over objects."""
-    return re.sub(r"\b(EnvLike|DatasetLike|NetworkLike)\b", lambda match: _IN_CONFIGS[match[0]], annotation)
+    return re.sub(r"\b(EnvLike|DatasetLike)\b", lambda match: _IN_CONFIGS[match[0]], annotation)
 
 
 def _field_default(value: ast.expr | None) -> str | None:
@@ -204,8 +225,9 @@ def argument_names(class_path: str) -> list[str]:
         # already imported by the parser, and allowed
         target: Any = getattr(importlib.import_module(module), name)
         # what a config may say
-        constructor = list(inspect.signature(target.__init__).parameters)[1:]
-        return [key for key in constructor if key not in ("args", "kwargs")]
+        constructor = list(inspect.signature(target.__init__).parameters.values())[1:]
+        open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return [p.name for p in constructor if p.kind not in open_ended]
     except (ImportError, AttributeError, ValueError, TypeError):
         return []
 
@@ -219,14 +241,26 @@ def _takes(entry: Entry, path: list[str]) -> bool:
     option = next((option for option in all_options(entry) if option.name == path[0]), None)
     if option is None or len(path) == 1:
         return option is not None
-    kinds = [word for word in re.findall(r"\w+", option.type) if find(word)]
-    return any(_takes(child, path[1:]) for kind in kinds for child in kind_of(kind))
+    return any(_takes(child, path[1:]) for kind in kinds_in(option.type) for child in kind_of(kind))
+
+
+def kinds_in(annotation: str) -> list[str]:
+    """Names of the classes of ours that an annotation speaks of; of a factory, what it makes."""
+    made = re.sub(r"Callable\[\[[^]]*(?:\[[^]]*\][^]]*)*\], *", "[", annotation)
+    words = [_MADE_BY.get(word, word) for word in re.findall(r"\w+", made)]
+    return [word for word in words if word in _MADE_BY.values() or find(word)]
+
+
+def parts_of(annotation: str) -> list[Entry]:
+    """What of ours an argument may be that takes what makes a part."""
+    parts = {entry.name: entry for kind in kinds_in(annotation) for entry in kind_of(kind) if entry.is_part}
+    return [parts[name] for name in sorted(parts)]
 
 
 @functools.cache
 def kind_of(root: str) -> tuple[Entry, ...]:
     """A class and all that derive from it, in every folder."""
-    everything = {entry.name: entry for folder in FOLDERS for entry in classes(folder).values()}
+    everything = {entry.name: entry for folder in (*FOLDERS, "kernels") for entry in classes(folder).values()}
 
     def derives(entry: Entry) -> bool:
         return entry.name == root or any(
@@ -234,4 +268,4 @@ def kind_of(root: str) -> tuple[Entry, ...]:
             for base in entry.bases
         )
 
-    return tuple(entry for entry in everything.values() if derives(entry))
+    return tuple(entry for entry in everything.values() if derives(entry) and ".kernels." not in entry.module)

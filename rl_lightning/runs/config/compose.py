@@ -180,13 +180,17 @@ def check_specs(value: Any, key: str = "") -> None:
             check_specs(item, f"{key}.{name}" if key else str(name))
 
 
-def _expand_classes(value: Any) -> Any:
+def _expand_classes(value: Any, within_class: bool = False) -> Any:
+    """Short names of classes of ours in full: torch has an RNN and an Adam, too."""
     if isinstance(value, dict):
-        value = {key: _expand_classes(item) for key, item in value.items()}
+        inside = within_class or "class_path" in value
+        value = {key: _expand_classes(item, inside) for key, item in value.items()}
         if isinstance(value.get("class_path"), str):
             value["class_path"] = registry().get(value["class_path"], value["class_path"])
         return value
-    return [_expand_classes(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_expand_classes(item, within_class) for item in value]
+    return registry().get(value, value) if within_class and isinstance(value, str) else value
 
 
 def merge(below: Config, above: Config, at: str = "") -> Config:

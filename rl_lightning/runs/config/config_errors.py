@@ -13,6 +13,10 @@ from rl_lightning.runs.config.aliases import Place, advice
 from rl_lightning.runs.store.names import did_you_mean
 
 _TYPE = re.compile(r"<class '([\w.]+)'>")
+_FACTORY = re.compile(r"Type \S.*? expects a function or a callable class: ")
+_ON_THE_WAY = re.compile(
+    r"""(?:Parser key ["']([^"']+)["']|Problem with given class_path '([^']+)'):\s*(.*)"""
+)
 _GROUP_CLASSES = {"run": "RunConfig", "log": "LogConfig"}
 
 
@@ -38,11 +42,13 @@ class Leaf:
         path: Keys that lead to it.
         owner: class_path whose arguments were being read.
         text: The complaint.
+        holder: class_path of the class that has the owner as an argument.
     """
 
     path: tuple[str, ...]
     owner: str
     text: str
+    holder: str = ""
 
 
 def explain(
@@ -76,7 +82,7 @@ def _leaves(message: str) -> list[Leaf]:
     """Reads the indented message as a tree: keys and classes on the way down, complaints at the ends."""
     leaves: list[Leaf] = []
     stack: list[tuple[int, str, str]] = []  # indent, kind, value
-    for line in message.splitlines():
+    for line in named_factories(message).splitlines():
         body = line.lstrip()
         if not body:
             continue
@@ -85,22 +91,28 @@ def _leaves(message: str) -> list[Leaf]:
             body, indent = body[2:], indent + 1
         while stack and stack[-1][0] >= indent:
             stack.pop()
-        key = re.match(r"""Parser key ["']([^"']+)["']:\s*(.*)""", body)
-        if key:
-            stack.append((indent, "key", key.group(1)))
-            body, indent = key.group(2), indent + 1
-        owner = re.match(r"Problem with given class_path '([^']+)':\s*(.*)", body)
-        if owner:
-            stack.append((indent, "owner", owner.group(1)))
-            body = owner.group(2)
+        while match := _ON_THE_WAY.match(body):
+            key, owner, body = match.groups()
+            stack.append((indent, "key", key) if key else (indent, "owner", owner))
+            indent += 1
         if body and not re.match(
             r"(Does not validate|Subtypes:|Errors:|Given value|Subclass types expect|a class path|a dict)",
             body,
         ):
             path = tuple(value for _, kind, value in stack if kind == "key")
             owners = [value for _, kind, value in stack if kind == "owner"]
-            leaves.append(Leaf(path, owners[-1] if owners else "", body))
+            holder, owner = ["", "", *owners][-2:]
+            leaves.append(Leaf(path, owner, body, holder))
     return leaves
+
+
+def named_factories(message: str) -> str:
+    """What is said of a class that a factory makes in the words for any other class."""
+    while match := _FACTORY.search(message):
+        owner = re.search(r"class_path='([^']+)'", message[match.end() :])
+        words = f"Problem with given class_path '{owner.group(1)}': " if owner else ""
+        message = message[: match.start()] + words + message[match.end() :]
+    return re.sub(r"\. Got value: Namespace\(.*", "", message)
 
 
 def _rank(leaf: Leaf) -> tuple[int, int]:
@@ -130,7 +142,7 @@ def _no_option(match: re.Match[str], leaf: Leaf, known: Known) -> str:
     if not leaf.owner:
         return _no_flag(name, known)
     short, names = leaf.owner.rpartition(".")[2], catalog.argument_names(leaf.owner)
-    if not names and _kinds(short):
+    if not names and (_parts(leaf)[1] or _kinds(short)):
         return _choose(short, leaf)
     return _refusal(short, name, names, ".".join(leaf.path), known)
 
@@ -189,7 +201,8 @@ def _no_class(match: re.Match[str], leaf: Leaf, known: Known) -> str:
 
 def _choose(kind: str, leaf: Leaf) -> str:
     """Arguments were given, but not for which class of a kind."""
-    names = _kinds(kind)
+    factory, parts = _parts(leaf)
+    kind, names = (factory, parts) if parts else (kind, _kinds(kind))
     example = f"; first choose one: --{'.'.join(leaf.path)} {names[0]}" if names and leaf.path else ""
     listing = f" of {', '.join(names)}" if names else ""
     return f"{_at(leaf)}takes a {kind}, one{listing}{example}" if names else f"{_at(leaf)}takes a {kind}"
@@ -197,6 +210,14 @@ def _choose(kind: str, leaf: Leaf) -> str:
 
 def _kinds(base: str) -> list[str]:
     return [entry.name for folder in catalog.FOLDERS for entry in catalog.children(folder, base)]
+
+
+def _parts(leaf: Leaf) -> tuple[str, list[str]]:
+    """Name of what an argument takes that takes what makes a part, and the parts of ours that it may be."""
+    holder = catalog.find(leaf.holder)
+    types = [o.type for o in catalog.all_options(holder) if o.name == leaf.path[-1]] if holder else []
+    names = [entry.name for annotation in types for entry in catalog.parts_of(annotation)]
+    return (types[0].partition(" ")[0] if names else ""), names
 
 
 def _no_mapping(match: re.Match[str], leaf: Leaf, known: Known) -> str:
@@ -221,6 +242,7 @@ _ANSWERS = [
     (re.compile(r"Expected a dot import path string: (.+)"), _unknown_class),
     (re.compile(r"Unexpected import path format: (.+)"), _unknown_class),
     (re.compile(r"[Ii]mport path (\S+ )?does not correspond to a subclass of (\S+)"), _wrong_class),
+    (re.compile(r"Expected '(\S+)' to be a subclass of <class '(\S+)'>"), _wrong_class),
     (re.compile(r"Not a valid subclass of (\w+)"), _no_class),
     (re.compile(r"Expected an instantiatable class, but ([\w.]+) is abstract"), _no_class),
     (re.compile(r"""Unable to load config ["'](.*?)["']"""), _no_mapping),

@@ -20,7 +20,7 @@ from rl_lightning.models.rssm.latents import (
     GaussianLatent,
 )
 from rl_lightning.models.rssm.return_norm import PercentileNorm
-from rl_lightning.models.rssm.world_model import LatentWorld
+from rl_lightning.models.rssm.world_model import LatentWorld, LatentWorldFactory
 from rl_lightning.nn.rssm_cores import BlockGRUCore, GRUCore, NormGRUCore
 from rl_lightning.planning.planners import CEM
 from rl_lightning.replay import PrioritizedWindows, SequenceReplay
@@ -29,41 +29,41 @@ WIDE = 32
 V3: dict[str, Any] = {"norm": "rms", "activation": "silu"}
 
 
-def world(version: int, **parts: Any) -> LatentWorld:
-    """The world model of each version, small."""
+def world(version: int, **parts: Any) -> LatentWorldFactory:
+    """What makes the world model of each version, small."""
     made: dict[str, Any] = {
         1: {
             "latent": GaussianLatent(8),
-            "core": GRUCore(WIDE, WIDE),
-            "encoder": MLPEncoder([WIDE]),
-            "decoder": MLPDecoder([WIDE]),
+            "core": partial(GRUCore, deter=WIDE, hidden_dim=WIDE),
+            "encoder": partial(MLPEncoder, hidden_dims=[WIDE]),
+            "decoder": partial(MLPDecoder, hidden_dims=[WIDE]),
             "kl": FreeNatsKL(0.0, 0.1),
-            "reward_head": MSEHead([WIDE]),
-            "continue_head": ContinueHead([WIDE], loss_coef=10.0),
+            "reward_head": partial(MSEHead, hidden_dims=[WIDE]),
+            "continue_head": partial(ContinueHead, hidden_dims=[WIDE], loss_coef=10.0),
             "reward_coef": 10.0,
         },
         2: {
             "latent": CategoricalLatent(4, 4, unimix=0.0),
-            "core": NormGRUCore(WIDE, WIDE, "none", "elu"),
-            "encoder": MLPEncoder([WIDE]),
-            "decoder": MLPDecoder([WIDE]),
+            "core": partial(NormGRUCore, deter=WIDE, hidden_dim=WIDE, norm="none", activation="elu"),
+            "encoder": partial(MLPEncoder, hidden_dims=[WIDE]),
+            "decoder": partial(MLPDecoder, hidden_dims=[WIDE]),
             "kl": BalancedKL(0.8, 0.0, 0.1),
-            "reward_head": MSEHead([WIDE]),
-            "continue_head": ContinueHead([WIDE], loss_coef=5.0),
+            "reward_head": partial(MSEHead, hidden_dims=[WIDE]),
+            "continue_head": partial(ContinueHead, hidden_dims=[WIDE], loss_coef=5.0),
             "reward_coef": 5.0,
         },
         3: {
             "latent": CategoricalLatent(4, 4),
-            "core": BlockGRUCore(WIDE, WIDE, 4),
-            "encoder": MLPEncoder([WIDE], symlog=True, **V3),
-            "decoder": MLPDecoder([WIDE], symlog=True, loss_coef=1.0, **V3),
+            "core": partial(BlockGRUCore, deter=WIDE, hidden_dim=WIDE, blocks=4),
+            "encoder": partial(MLPEncoder, hidden_dims=[WIDE], symlog=True, **V3),
+            "decoder": partial(MLPDecoder, hidden_dims=[WIDE], symlog=True, loss_coef=1.0, **V3),
             "kl": DynRepKL(free_nats=0.05),
-            "reward_head": TwoHotHead([WIDE]),
-            "continue_head": ContinueHead([WIDE], **V3),
+            "reward_head": partial(TwoHotHead, hidden_dims=[WIDE]),
+            "continue_head": partial(ContinueHead, hidden_dims=[WIDE], **V3),
             **V3,
         },
     }[version]
-    return LatentWorld(hidden_dim=WIDE, **{**made, **parts})
+    return partial(LatentWorld, hidden_dim=WIDE, **{**made, **parts})
 
 
 def dreamer(version: int, discrete: bool = True, **parts: Any) -> Any:
@@ -71,8 +71,13 @@ def dreamer(version: int, discrete: bool = True, **parts: Any) -> Any:
     shared = {"horizon": 5, "gamma": 0.95, "lr": 2e-3}
     own: dict[str, Any] = {
         1: {
-            "actor": ActorHead([WIDE], OneHot(0.0) if discrete else TanhNormal(), zero_init_last=False),
-            "critic": MSEHead([WIDE]),
+            "actor": partial(
+                ActorHead,
+                hidden_dims=[WIDE],
+                distribution=OneHot(0.0) if discrete else TanhNormal(),
+                zero_init_last=False,
+            ),
+            "critic": partial(MSEHead, hidden_dims=[WIDE]),
             "returns": StateReturns(from_start=False),
             "actor_grad": "dynamics",
             "ent_coef": 1e-2,
@@ -80,8 +85,13 @@ def dreamer(version: int, discrete: bool = True, **parts: Any) -> Any:
             "exploration_noise": 0.2,
         },
         2: {
-            "actor": ActorHead([WIDE], OneHot(0.0) if discrete else TruncatedNormal(), zero_init_last=False),
-            "critic": MSEHead([WIDE]),
+            "actor": partial(
+                ActorHead,
+                hidden_dims=[WIDE],
+                distribution=OneHot(0.0) if discrete else TruncatedNormal(),
+                zero_init_last=False,
+            ),
+            "critic": partial(MSEHead, hidden_dims=[WIDE]),
             "returns": StateReturns(),
             "actor_grad": "reinforce" if discrete else "both",
             "ent_coef": 1e-2,
@@ -91,9 +101,9 @@ def dreamer(version: int, discrete: bool = True, **parts: Any) -> Any:
             "target_reg_coef": 0.0,
         },
         3: {
-            "actor": ActorHead([WIDE], **V3),
-            "critic": TwoHotHead([WIDE]),
-            "return_norm": PercentileNorm(),
+            "actor": partial(ActorHead, hidden_dims=[WIDE], **V3),
+            "critic": partial(TwoHotHead, hidden_dims=[WIDE]),
+            "return_norm": PercentileNorm,
             "replay_value_coef": 0.3,
             "ent_coef": 3e-3,
         },
@@ -113,8 +123,10 @@ windows = partial(
     train_ratio=32.0,
 )
 CONV = {
-    "encoder": ConvEncoder(4, [1, 2], "layer", "silu"),
-    "decoder": ConvDecoder(4, [2, 1], True, 1.0, "layer", "silu"),
+    "encoder": partial(ConvEncoder, depth=4, multipliers=[1, 2], norm="layer", activation="silu"),
+    "decoder": partial(
+        ConvDecoder, depth=4, multipliers=[2, 1], sigmoid=True, loss_coef=1.0, norm="layer", activation="silu"
+    ),
 }
 
 LEARNS: dict[str, Any] = {

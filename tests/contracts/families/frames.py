@@ -69,7 +69,11 @@ def world_artifact(folder: Path, config: EnvConfig = SMALL, **more) -> str:
 FRAMES = frames_artifact(FOLDER / "frames")
 WORLD = world_artifact(FOLDER / "frame-world")
 REMEMBERS = world_artifact(FOLDER / "frame-world-remembers", recurrent_state_size=2)
-AGENT = {"network": PaletteCNN([0, 128, 255], [6], [3], [1], hidden_dim=16)}
+AGENT = {
+    "network": partial(
+        PaletteCNN, gray_levels=[0, 128, 255], channels=[6], kernel_sizes=[3], strides=[1], hidden_dim=16
+    )
+}
 given = {"env": SMALL, "frames_from": FRAMES}
 dream = {**given, "world_from": WORLD, "num_envs": 4, "horizon": 5}
 

@@ -12,8 +12,8 @@ from rl_lightning.nn import MLP, RNN, SmallCNN, WindowTransformer
 from rl_lightning.optim.schedules import Linear
 from rl_lightning.replay import PrioritizedReplay, Replay
 
-SMALL = MLP([32], "tanh")
-PIXELS = SmallCNN([8], hidden_dim=32)
+SMALL = partial(MLP, hidden_dims=[32], activation="tanh")
+PIXELS = partial(SmallCNN, channels=[8], hidden_dim=32)
 
 on_policy = partial(OnPolicyData, num_envs=8, rollout_steps=16)
 online = partial(
@@ -63,14 +63,18 @@ CASES = [
     Case(
         "ppo-gru",
         partial(on_policy, env=RECALL),
-        partial(ppo, network=RNN(hidden_dim=16)),
+        partial(ppo, network=partial(RNN, hidden_dim=16)),
         toy=Toy(2000, 0.9),
         **{**APART, "waits": 48},
     ),
     Case(
         "ppo-transformer",
         partial(on_policy, env=RECALL),
-        partial(ppo, network=WindowTransformer(3, 16, 2, 1), share_network=True),
+        partial(
+            ppo,
+            network=partial(WindowTransformer, context_length=3, embed_dim=16, num_heads=2, num_layers=1),
+            share_network=True,
+        ),
         toy=Toy(2000, 0.9),
         **SHARED,
     ),

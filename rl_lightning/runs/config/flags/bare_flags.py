@@ -27,5 +27,5 @@ def _types(owners: Iterable[catalog.Entry], words: list[str]) -> Iterable[str]:
             if option.name == words[0] and len(words) == 1:
                 yield option.type
             elif option.name == words[0]:
-                kinds = [word for word in re.findall(r"\w+", option.type) if catalog.find(word)]
+                kinds = catalog.kinds_in(option.type)
                 yield from _types((child for kind in kinds for child in catalog.kind_of(kind)), words[1:])

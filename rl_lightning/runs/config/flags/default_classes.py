@@ -1,6 +1,7 @@
 """`--model.network.hidden_dims [64,64]` where no network is chosen: it is set of the one that the model makes itself.
 
-Which one that is stands in the constructor of the model, as `network or MLP([256, 256])`; the source is read.
+Which one that is stands in the constructor of the model, as `network or partial(MLP, hidden_dims=[256, 256])`, or by
+itself: `network or MLP`; the source is read.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import ast
 import functools
 import importlib.util
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def _defaults_on_the_way(config: Config, words: list[str], chosen: dict[str, str
         if owner is None or place in chosen or _stands_in(config, place) or words[depth] in _SPEC:
             return
         default = default_of(owner.path, words[depth - 1])
-        if default is None or _belongs_to_another(default[0], words[depth]):
+        if default is None or _belongs_to_another(owner, words[depth - 1], default[0], words[depth]):
             return
         owner = catalog.find(default[0])
         yield f"--{place}={default[0]}"
@@ -59,12 +60,12 @@ def _stands_in(config: Config, key: str) -> bool:
     return inside is not None
 
 
-def _belongs_to_another(default: str, argument: str) -> bool:
-    """Whether another class of the same kind has an argument that the default lacks: its name has to be given."""
-    entry = catalog.find(default)
-    if entry is None or argument in catalog.argument_names(default):
+def _belongs_to_another(owner: catalog.Entry, name: str, default: str, argument: str) -> bool:
+    """Whether another class that may stand there has an argument that the default lacks: it has to be named."""
+    if argument in catalog.argument_names(default):
         return False
-    kinds = [other for base in entry.bases if catalog.find(base) for other in catalog.kind_of(base)]
+    types = [option.type for option in catalog.all_options(owner) if option.name == name]
+    kinds = [other for kind in types for word in catalog.kinds_in(kind) for other in catalog.kind_of(word)]
     return any(argument in catalog.argument_names(other.path) for other in kinds)
 
 
@@ -75,12 +76,10 @@ def default_of(class_path: str, argument: str) -> tuple[str, dict[str, Any]] | N
     if entry is None:
         return None
     for constructor in _constructors(entry):
-        for call in _alternatives(constructor, argument):
-            default = catalog.find(call.func.id) if isinstance(call.func, ast.Name) else None
+        for made, arguments in map(_made_of, _alternatives(constructor, argument)):
+            default = catalog.find(made)
             if default is not None:
-                return default.path, _plain_arguments(
-                    call, [option.name for option in catalog.all_options(default)]
-                )
+                return default.path, arguments
     return None
 
 
@@ -102,18 +101,22 @@ def _constructors(entry: catalog.Entry) -> Iterator[ast.FunctionDef]:
             yield from _constructors(parent)
 
 
-def _alternatives(constructor: ast.FunctionDef, argument: str) -> Iterator[ast.Call]:
+def _alternatives(constructor: ast.FunctionDef, argument: str) -> Iterator[ast.expr]:
     """What stands behind `argument or`."""
     for node in ast.walk(constructor):
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
             first, second = node.values[0], node.values[-1]
-            if isinstance(second, ast.Call) and argument in _names(first):
+            if isinstance(first, ast.Name) and first.id == argument:
                 yield second
 
 
-def _names(node: ast.expr) -> Iterable[str]:
-    """`network` of `network` and of `as_network(network)`."""
-    return [item.id for item in ast.walk(node) if isinstance(item, ast.Name)]
+def _made_of(node: ast.expr) -> tuple[str, dict[str, Any]]:
+    """Name and plain arguments of `Name`, `Name(...)` and `partial(Name, ...)`."""
+    if not isinstance(node, ast.Call):
+        return ast.unparse(node), {}
+    partly = ast.unparse(node.func) == "partial"
+    name = ast.unparse(node.args[0] if partly else node.func)
+    return name, _plain_arguments(node, [] if partly else catalog.argument_names(name))
 
 
 def _plain_arguments(call: ast.Call, names: list[str]) -> dict[str, Any]:
