@@ -28,11 +28,19 @@ def make(factory: Callable[..., Made], kind: type[Made], name: str, *known: Any)
         name: The argument that the factory was given as, for errors.
         known: What comes before the slash.
     """
+    if factory is None:
+        raise ConfigError(f"{name} is null; leave it out for the default, or name a class")
     if isinstance(factory, nn.Module) or not callable(factory):
         raise ConfigError(
             f"{name} is a made {type(factory).__name__}; give what makes it: a class, or a functools.partial of one"
         )
-    made = factory(*known)
+    try:
+        made = factory(*known)
+    except TypeError as error:
+        given = ", ".join(f"{value!r:.40}" for value in known)
+        raise ConfigError(
+            f"{name}: {name_of_factory(factory)} cannot be made of ({given}): {error}"
+        ) from error
     if not isinstance(made, kind):
         raise ConfigError(
             f"{name}: {name_of_factory(factory)} made a {type(made).__name__}; it must be a {kind.__name__}"

@@ -12,7 +12,16 @@ import torch
 from rl_lightning.algorithms.ranges import check_ranges
 from rl_lightning.errors import ConfigError, ResumeError, name_arguments
 from rl_lightning.io.trust import why_not_loaded
-from rl_lightning.models.described import describe, hints_of, missing_in, path_of, rebuild, trusted_class
+from rl_lightning.models.described import (
+    classes_in,
+    describe,
+    hints_of,
+    lies_in_ours,
+    missing_in,
+    path_of,
+    rebuild,
+    trusted_class,
+)
 
 POSITIONAL = "*"  # where a constructor takes any positional arguments: all of them, in order
 
@@ -40,6 +49,7 @@ class Rebuildable(metaclass=Constructed):
         arguments = bound(cls, args, kwargs)
         if arguments is not None:
             check_ranges(arguments)
+            check_objects(cls, arguments)
             # nn.Module's own __setattr__ works only after its constructor
             object.__setattr__(instance, "_arguments", with_defaults(cls, arguments))
         return instance
@@ -99,6 +109,16 @@ class Rebuildable(metaclass=Constructed):
                 f"{place}: its weights do not fit this {module_class.__name__}: {line[:200]}"
             ) from None
         return module.to(map_location)
+
+
+def check_objects(cls: type, arguments: dict[str, Any]) -> None:
+    """Refuses a word where an object of ours is asked for: names of classes are for configs."""
+    hints = hints_of(cls)
+    for name, value in arguments.items():
+        kinds = [kind for kind in classes_in(hints.get(name, Any)) or () if kind is not type(None)]
+        if isinstance(value, str) and kinds and all(lies_in_ours(kind.__module__) for kind in kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise ConfigError(f"{name} is '{value[:40]}'; it must be an object: {wanted}")
 
 
 def bound(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 
-import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.factories import name_of_factory
+from rl_lightning.nn.shapes import output_of, shape_of
 from rl_lightning.nn.torso import FeedForward, Network, Torso, as_float
 
 
@@ -93,42 +92,10 @@ def check_network_or_sizes(
 
 
 def features_of(module: nn.Module, obs_shape: tuple[int, ...], name: str) -> int:
-    """Number of features, found by one row: on the meta device where the module can, without numbers or memory."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()  # one row has no statistics to normalize by
-    try:
-        out = _on_meta(module, obs_shape)
-        out = _on_zeros(module, obs_shape, name) if out is None else out
-    finally:
-        for part, training in modes:
-            part.training = training
-    if not isinstance(out, Tensor) or out.ndim != 2 or out.shape[0] != 1 or out.shape[1] < 1:
-        shape = list(out.shape) if isinstance(out, Tensor) else type(out).__name__
+    """Number of features that a module gives for one observation."""
+    shape = shape_of(output_of(module, ((1, *obs_shape),), f"network: {name}"))
+    if not isinstance(shape, list) or len(shape) != 2 or shape[0] != 1 or shape[1] < 1:
         raise ConfigError(
             f"network: {name} gives {shape} for observations {[1, *obs_shape]}; it must give [1, features]"
         )
-    return int(out.shape[1])
-
-
-def _on_meta(module: nn.Module, obs_shape: tuple[int, ...]) -> object:
-    """What the module gives for one row of a shape alone; None where it cannot say."""
-    tensors = dict(module.named_parameters()) | dict(module.named_buffers())
-    if any(is_lazy(tensor) for tensor in tensors.values()):
-        return None  # the row of zeros is what makes its weights
-    shapes = {key: tensor.to("meta") for key, tensor in tensors.items()}
-    try:
-        with torch.device("meta"), torch.no_grad():
-            return torch.func.functional_call(module, shapes, (torch.zeros(1, *obs_shape),))
-    except Exception:  # it looks at numbers, or does not fit: zeros tell which
-        return None
-
-
-def _on_zeros(module: nn.Module, obs_shape: tuple[int, ...], name: str) -> object:
-    weight = next(module.parameters(), None)
-    row = torch.zeros(1, *obs_shape, device=None if weight is None else weight.device)
-    try:
-        with torch.no_grad():
-            return module(row)
-    except Exception as error:
-        line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"network: {name} does not take observations {list(row.shape)}: {line}") from error
+    return shape[1]

@@ -9,6 +9,7 @@ from contracts.harness import differing, weights
 
 from rl_lightning.algorithms.offline.bc import BC
 from rl_lightning.errors import ConfigError
+from rl_lightning.models.imitation_losses import MeanSquaredError, NegativeLogLikelihood
 from rl_lightning.models.policies import ObsNormalizer
 from rl_lightning.types import EnvSpec
 
@@ -25,7 +26,7 @@ def learned(model, batch, updates: int = 300):
     return model
 
 
-@pytest.mark.parametrize("loss", ["mse", "nll"])
+@pytest.mark.parametrize("loss", [MeanSquaredError(), NegativeLogLikelihood()])
 def test_a_linear_policy_is_recovered(loss):
     torch.manual_seed(0)
     batch = rows(2000)
@@ -48,7 +49,7 @@ def test_nll_learns_the_spread_and_a_draw_has_it():
     torch.manual_seed(0)
     batch = rows(4000)
     batch = batch._replace(action=torch.tanh(0.5 * torch.randn(4000, 2)))
-    model = learned(BC(SPEC, [32], loss="nll", lr=3e-3), batch)
+    model = learned(BC(SPEC, [32], loss=NegativeLogLikelihood(), lr=3e-3), batch)
     _, log_std = model.policy(model.policy.norm(batch.obs))
     assert log_std.exp().mean().item() == pytest.approx(0.5, rel=0.1)
     drawn, _ = model.act(batch.obs, (), torch.Generator().manual_seed(0))
@@ -56,7 +57,7 @@ def test_nll_learns_the_spread_and_a_draw_has_it():
 
 
 def test_nll_is_finite_for_actions_at_their_bounds():
-    model = ready(BC(SPEC, [8], loss="nll"))
+    model = ready(BC(SPEC, [8], loss=NegativeLogLikelihood()))
     assert finite(model.update(rows(action=torch.tensor([1.0, -1.0]).expand(16, 2))))
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
@@ -83,8 +84,9 @@ def test_discrete_loss_of_a_uniform_policy_and_masks():
         model.policy.linear.bias.zero_()
     legal = torch.tensor([True, True, False, False]).expand(16, 4)
     batch = rows(action=torch.zeros(16, dtype=torch.int64))
-    assert model._cost(batch.obs, batch).tolist() == pytest.approx([math.log(4)] * 16)
-    assert model._cost(batch.obs, batch._replace(mask=legal)).tolist() == pytest.approx([math.log(2)] * 16)
+    for mask, legal_actions in ((None, 4), (legal, 2)):
+        cost = model.loss(model.policy, batch.obs, batch._replace(mask=mask))
+        assert cost.tolist() == pytest.approx([math.log(legal_actions)] * 16)
     for explore in (None, torch.Generator().manual_seed(0)):
         assert (model.act(batch.obs, (), explore, legal)[0] < 2).all()
 
@@ -108,7 +110,7 @@ def test_a_constant_feature_does_not_explode():
     assert torch.isfinite(norm(torch.ones(1, 3) + 1e-3)).all() and norm(torch.ones(1, 3)).abs().max() == 0
 
 
-@pytest.mark.parametrize("loss", ["mse", "nll"])
+@pytest.mark.parametrize("loss", [MeanSquaredError(), NegativeLogLikelihood()])
 def test_what_it_provides_acts_alike(loss):
     model = fitted(ready(BC(SPEC, [8], loss=loss)), rows(50))
     obs = rows(seed=3).obs
@@ -116,10 +118,10 @@ def test_what_it_provides_acts_alike(loss):
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(ConfigError, match="mse or nll"):
+    with pytest.raises(ConfigError, match="loss is .l1.; it must be an object: ImitationLoss"):
         BC(SPEC, loss="l1")
     with pytest.raises(ConfigError, match="continuous"):
-        BC(DISCRETE, loss="mse")
+        BC(DISCRETE, loss=MeanSquaredError())
     with pytest.raises(ConfigError, match="flat"):
         BC(SPEC._replace(obs_shape=(3, 8, 8)))
     model = ready(BC(SPEC, [8]))

@@ -14,7 +14,7 @@ from rl_lightning.functional.noise_schedules import NoiseSchedule, VPSchedule
 from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion, sample_timestep
 from rl_lightning.models.diffusion.diffusion_policies import DiffusionActor
 from rl_lightning.models.policies import ObsNormalizer, flat_width
-from rl_lightning.nn.denoisers.row_denoisers import Denoiser, ResidualDenoiser
+from rl_lightning.nn.denoisers.row_denoisers import DenoiserFactory, ResidualDenoiser
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
 from rl_lightning.types import Carry, EnvSpec, Transitions
@@ -25,7 +25,7 @@ class BehaviorDiffusion(EMAModule):
 
     Args:
         spec: What the data are like; filled in from them.
-        denoiser: The network; null: the residual one of Diffusion-DICE.
+        denoiser: The network; the residual one is Diffusion-DICE's.
         noise_schedule: How noise grows; null: variance-preserving in continuous time.
         sampler: How actions are drawn; null: DPM-Solver++ with 15 evaluations on a quadratic grid.
         timestep_power: Training times are drawn as a uniform number to this power: 1 is the paper's, 2 looks more
@@ -47,7 +47,7 @@ class BehaviorDiffusion(EMAModule):
     def __init__(
         self,
         spec: EnvSpec,
-        denoiser: Denoiser | None = None,
+        denoiser: DenoiserFactory = ResidualDenoiser,
         noise_schedule: NoiseSchedule | None = None,
         sampler: Sampler | None = None,
         timestep_power: float = 1.0,
@@ -68,8 +68,7 @@ class BehaviorDiffusion(EMAModule):
         self.sampler = sampler or DPMSolver()
         self.solver_steps = self.sampler.solver_steps(noise)
         width = flat_width(spec, "BehaviorDiffusion")
-        net = denoiser or ResidualDenoiser()
-        self.average_of(ActionDiffusion.of(width, spec.action_dim, net, noise, normalize_obs))
+        self.average_of(ActionDiffusion.of(width, spec.action_dim, denoiser, noise, normalize_obs))
 
     def on_fit_start(self) -> None:
         for model in (self.model, self.average):

@@ -16,7 +16,7 @@ from rl_lightning.functional.noise_schedules import CosineBetaSchedule, NoiseSch
 from rl_lightning.models.diffusion.action_diffusion import sample_timestep
 from rl_lightning.models.diffusion.chunk_diffusion import ChunkDiffusion
 from rl_lightning.nn.cnn import CNN
-from rl_lightning.nn.denoisers.row_denoisers import Denoiser, MLPDenoiser
+from rl_lightning.nn.denoisers.row_denoisers import DenoiserFactory, MLPDenoiser
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import AdamW, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
@@ -28,7 +28,7 @@ class DiffusionPolicy(EMAModule):
 
     Args:
         spec: What the data are like; filled in from them.
-        denoiser: The network (MLPDenoiser, UNetDenoiser, TransformerDenoiser ...); null: MLPDenoiser.
+        denoiser: The network: MLPDenoiser, UNetDenoiser, TransformerDenoiser, or a module of your own.
         obs_encoder: What makes features of a picture; null: three convolutions. Flat observations need none.
         noise_schedule: How noise grows; null: 100 steps of a squared cosine.
         sampler: How actions are drawn; null: DDIM with 10 evaluations. Can be changed after training.
@@ -51,7 +51,7 @@ class DiffusionPolicy(EMAModule):
     def __init__(
         self,
         spec: EnvSpec,
-        denoiser: Denoiser | None = None,
+        denoiser: DenoiserFactory = MLPDenoiser,
         obs_encoder: Network | None = None,
         noise_schedule: NoiseSchedule | None = None,
         sampler: Sampler | None = None,
@@ -79,9 +79,10 @@ class DiffusionPolicy(EMAModule):
             obs_encoder = partial(
                 CNN, channels=[16, 32, 32], kernel_sizes=[5, 3, 3], strides=[2, 2, 1], hidden_dim=64
             )
-        net = denoiser or MLPDenoiser()
         self.average_of(
-            ChunkDiffusion(spec.obs_shape, spec.action_dim, n_obs_steps, horizon, net, noise, obs_encoder)
+            ChunkDiffusion(
+                spec.obs_shape, spec.action_dim, n_obs_steps, horizon, denoiser, noise, obs_encoder
+            )
         )
 
     def on_fit_start(self) -> None:

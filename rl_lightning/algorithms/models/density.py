@@ -16,7 +16,8 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.density_penalties import auroc, percentile_of, quantile_grid
-from rl_lightning.models.density import CalibratedDensity, DensityRecipe, RealNVP
+from rl_lightning.models.density import CalibratedDensity, DensityFactory, RealNVP
+from rl_lightning.models.described import describe
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.types import EnvSpec, Transitions
 
@@ -34,7 +35,7 @@ class Density(ModelModule):
 
     Args:
         spec: What the data set is like; filled in from the data.
-        density_model: The model; null: RealNVP.
+        density_model: The model: RealNVP, KDE, VAEDensity, ODEFlow, DiffusionDensity, or one of your own.
         density_of: What a row is made of.
         lr: Learning rate.
         optimizer: The optimizer, without its learning rate; null: Adam.
@@ -54,7 +55,7 @@ class Density(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        density_model: DensityRecipe | None = None,
+        density_model: DensityFactory = RealNVP,
         density_of: Literal[
             "obs_action", "next_obs_action", "obs_action_next_obs", "action_reward"
         ] = "next_obs_action",
@@ -76,7 +77,7 @@ class Density(ModelModule):
         self.percentile = percentile
         self.models_next_obs = density_of in ("next_obs_action", "obs_action_next_obs")
         self.init_args: dict[str, Any] = {
-            "recipe": (density_model or RealNVP()).spec(),
+            "density_model": describe(density_model),
             "obs_dim": math.prod(spec.obs_shape),
             "action_dim": spec.action_dim,
             "density_of": density_of,

@@ -55,7 +55,8 @@ class SAC(PolicyModule):
         target_entropy: Entropy that the learned temperature holds; null: minus the number of action dimensions.
         policy_delay: Critic updates per actor update (the actor then makes as many steps at once).
         max_grad_norm: Gradients are scaled down to this norm; null never.
-        init_policy: Artifact of a policy that the actor starts from, e.g. of BC with `loss: nll`; null: from scratch.
+        init_policy: Artifact of a policy that the actor starts from, e.g. of BC with `loss: NegativeLogLikelihood`;
+            null: from scratch.
         actor_warmup_updates: Updates of the critics alone before the actor moves; lets them learn about that policy
             first.
     """
@@ -138,8 +139,8 @@ class SAC(PolicyModule):
             self.actor.load_state_dict(start.state_dict())
         except RuntimeError:
             raise ConfigError(
-                f"{self.init_policy}: its policy is not an actor of SAC's shape. Train it with --model.loss nll "
-                "--model.normalize_obs false and the same hidden sizes"
+                f"{self.init_policy}: its policy is not an actor of SAC's shape. Train it with "
+                "--model.loss NegativeLogLikelihood --model.normalize_obs false and the same hidden sizes"
             ) from None
 
     def act(

@@ -15,6 +15,7 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
 from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
+from rl_lightning.factories import make
 from rl_lightning.functional.frame_losses import (
     clipped_frame_loss,
     motion_weights,
@@ -24,9 +25,10 @@ from rl_lightning.functional.frame_losses import (
     rare_pixel_weights,
     teacher_forcing_prob,
 )
-from rl_lightning.functional.reward_classes import CLASSES, class_balanced_weights, focal_loss, reward_label
+from rl_lightning.functional.reward_classes import CLASSES, reward_label
+from rl_lightning.functional.reward_losses import CrossEntropy, RewardLoss
 from rl_lightning.models.frames import frame_metrics as checks
-from rl_lightning.models.frames.frame_world import NextFramePredictor
+from rl_lightning.models.frames.frame_world import FrameWorld, FrameWorldFactory, NextFramePredictor
 from rl_lightning.nn.frames.next_frame_net import Features
 from rl_lightning.optim.optimizers import Adafactor, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
@@ -60,7 +62,7 @@ class NextFrame(ModelModule):
             then counts as much as a paddle of forty, and is drawn no fatter for it. Palettes only.
         rare_pixel_threshold: Fraction of all pixels below which a colour is rare.
         value_coef: Weight of the value's squared error.
-        reward_loss: Of a reward head of the world's own: ce, or cbf (class-balanced focal loss).
+        reward_loss: Of a reward head of the world's own; null: CrossEntropy.
         context_steps: Steps that the world's memory is filled with before a window, if it has one.
         eval_rows: Held-out steps, and a quarter as many windows, that an evaluation looks at.
         eval_horizons: Steps after which rollouts on its own are judged, as far as windows reach.
@@ -75,7 +77,7 @@ class NextFrame(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        predictor: NextFramePredictor | None = None,
+        predictor: FrameWorldFactory = NextFramePredictor,
         lr: float = 0.01,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerFactory | None = None,
@@ -86,7 +88,7 @@ class NextFrame(ModelModule):
         target_loss_clipping: float = 0.03,
         motion_weight: float = 1.0,
         value_coef: float = 1.0,
-        reward_loss: str = "ce",
+        reward_loss: RewardLoss | None = None,
         context_steps: int = 4,
         eval_rows: int = 256,
         eval_horizons: list[int] = [1, 5, 10, 25, 50],  # noqa: B006  (never mutated)
@@ -103,9 +105,7 @@ class NextFrame(ModelModule):
             raise ConfigError(
                 f"model.rare_pixel_threshold is {rare_pixel_threshold}; it is a share above 0, of at most 1"
             )
-        if reward_loss not in ("ce", "cbf"):
-            raise ConfigError(f"model.reward_loss is '{reward_loss}'; choose ce or cbf")
-        self.world = (predictor or NextFramePredictor()).build(spec)
+        self.world = make(predictor, FrameWorld, "predictor", spec)
         self.lr, self.lr_schedule = lr, lr_schedule or Constant()
         self.optimizer, self.max_grad_norm = optimizer or Adafactor, max_grad_norm
         self.gamma, self.scheduled_sampling_decay_steps, self.input_noise = (
@@ -117,10 +117,10 @@ class NextFrame(ModelModule):
         self.motion_weight_schedule = motion_weight_schedule or Constant()
         if rare_pixel_weight != 1.0 and not self.world.colors:
             raise ConfigError(
-                "model.rare_pixel_weight knows colours by their index; with network.colors 0 leave it at 1"
+                "model.rare_pixel_weight knows colours by their index; with predictor.colors 0 leave it at 1"
             )
         self.rare_pixel_weight, self.rare_pixel_threshold = rare_pixel_weight, rare_pixel_threshold
-        self.value_coef, self.reward_loss = value_coef, reward_loss
+        self.value_coef, self.reward_loss = value_coef, reward_loss or CrossEntropy()
         self.context_steps = context_steps if self.world.recurrent_state_size else 0
         self.eval_rows, self.eval_horizons = eval_rows, list(eval_horizons)
         self.register_buffer("gradient_steps", torch.zeros((), dtype=torch.int64))
@@ -136,8 +136,8 @@ class NextFrame(ModelModule):
             ).sum(0)
             self.world.seen.copy_(counts > 0)
             self.rare.copy_(rare_colors(counts, self.rare_pixel_threshold))
-        if self.reward_loss == "cbf":
-            self.class_weight.copy_(class_balanced_weights(data.reward_counts()))
+        if self.world.reward is not None:
+            self.class_weight.copy_(self.reward_loss.class_weight(data.reward_counts()))
 
     def update(self, window: FrameWindow) -> Metrics:
         """One gradient step at each of the window's positions."""
@@ -208,7 +208,8 @@ class NextFrame(ModelModule):
         }
         if self.world.reward is not None:
             reward_logits = self.world.reward(features.mid, features.fin)
-            reward = self._reward_loss(reward_logits, reward_label(window.reward[:, t]))
+            label = reward_label(window.reward[:, t])
+            reward = self.reward_loss(reward_logits, label, self.class_weight)
             loss, metrics["train/reward_loss"] = loss + reward, reward.detach()
         if self.world.end is not None:
             end = F.binary_cross_entropy_with_logits(
@@ -216,11 +217,6 @@ class NextFrame(ModelModule):
             )
             loss, metrics["train/termination_loss"] = loss + end, end.detach()
         return loss, {"train/loss": loss.detach(), **metrics}
-
-    def _reward_loss(self, logits: Tensor, label: Tensor) -> Tensor:
-        if self.reward_loss == "cbf":
-            return focal_loss(logits, label, self.class_weight)
-        return F.cross_entropy(logits, label)
 
     def validate(self, data: Any) -> dict[str, float]:
         """Held-out steps, the first of each window: the score is the accuracy on pixels that changed."""

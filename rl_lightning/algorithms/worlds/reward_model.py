@@ -8,17 +8,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.optim import Optimizer
 
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported, load_exported
-from rl_lightning.errors import ConfigError
-from rl_lightning.functional.reward_classes import CLASSES, class_balanced_weights, focal_loss, reward_label
+from rl_lightning.functional.reward_classes import CLASSES, reward_label
+from rl_lightning.functional.reward_losses import CrossEntropy, RewardLoss
+from rl_lightning.models.described import describe
 from rl_lightning.models.frames import frame_metrics as checks
 from rl_lightning.models.frames.frame_world import FrameWorld
-from rl_lightning.nn.frames.reward_net import HEADS, RewardNet
+from rl_lightning.models.frames.written_reward_net import WrittenRewardNet
+from rl_lightning.nn.frames.reward_net import RewardNetFactory, SpatialRewardNet
 from rl_lightning.optim.optimizers import Adafactor, OptimizerFactory
 from rl_lightning.types import EnvSpec, FrameWindow
 
@@ -29,8 +30,8 @@ class RewardModel(ModelModule):
     Args:
         spec: What the env is like; filled in from the data.
         world_from: Artifact of the stage that learned the world.
-        reward_net: spatial (MBARC) or mean (SimPLe).
-        reward_loss: ce, or cbf (class-balanced focal loss; counts are those of the data, not of the draws).
+        reward_net: The head: SpatialRewardNet (MBARC) or MeanRewardNet (SimPLe).
+        reward_loss: What it is taught by, e.g. ClassBalancedFocal; null: CrossEntropy.
         lr: Largest relative step of Adafactor; the learning rate of any other optimizer.
         optimizer: The optimizer, without its learning rate.
         max_grad_norm: Gradients are scaled down to this norm.
@@ -41,14 +42,14 @@ class RewardModel(ModelModule):
     learns_from = (FrameWindow,)
     action_kinds = ("discrete",)
     class_weight: Tensor
-    reward_net: RewardNet
+    reward_net: WrittenRewardNet
 
     def __init__(
         self,
         spec: EnvSpec,
         world_from: str,
-        reward_net: str = "spatial",
-        reward_loss: str = "ce",
+        reward_net: RewardNetFactory = SpatialRewardNet,
+        reward_loss: RewardLoss | None = None,
         lr: float = 0.01,
         optimizer: OptimizerFactory | None = None,
         max_grad_norm: float = 1.0,
@@ -56,16 +57,13 @@ class RewardModel(ModelModule):
         eval_rows: int = 2000,
     ) -> None:
         super().__init__(spec)
-        if reward_net not in HEADS:
-            raise ConfigError(f"model.reward_net is '{reward_net}'; choose {' or '.join(HEADS)}")
-        if reward_loss not in ("ce", "cbf"):
-            raise ConfigError(f"model.reward_loss is '{reward_loss}'; choose ce or cbf")
-        self.artifact, self.kind, self.reward_loss = world_from, reward_net, reward_loss
+        self.artifact, self.factory = world_from, reward_net
+        self.reward_loss = reward_loss or CrossEntropy()
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adafactor, max_grad_norm
         self.wanted_past, self.eval_rows = context_steps, eval_rows
         self.register_buffer("class_weight", torch.ones(CLASSES))
         if Path(world_from).expanduser().exists():  # in a dry run there is no artifact yet, and so no shapes
-            self.reward_net = self.world.make_head(reward_net)
+            self.reward_net = WrittenRewardNet(**self._head_arguments())
 
     @cached_property
     def world(self) -> FrameWorld:
@@ -84,9 +82,7 @@ class RewardModel(ModelModule):
 
     def on_fit_start(self) -> None:
         self.world.to(self.device)
-        if self.reward_loss == "cbf":
-            counts = self.data_source.reward_counts()
-            self.class_weight.copy_(class_balanced_weights(counts))
+        self.class_weight.copy_(self.reward_loss.class_weight(self.data_source.reward_counts()))
 
     def update(self, window: FrameWindow) -> Metrics:
         """One step on clean frames; bits come from the LSTM, as in imagination."""
@@ -95,10 +91,7 @@ class RewardModel(ModelModule):
             state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
             features = world.features(window.stack, window.action[:, 0], state)
         logits, label = self.reward_net(features.mid, features.fin), reward_label(window.reward[:, 0])
-        if self.reward_loss == "cbf":
-            loss = focal_loss(logits, label, self.class_weight)
-        else:
-            loss = F.cross_entropy(logits, label)
+        loss = self.reward_loss(logits, label, self.class_weight)
         (optimizer,) = self.raw_optimizers()
         self.step(optimizer, loss, self.max_grad_norm)
         right = (logits.detach().argmax(-1) == label).float().mean()
@@ -117,10 +110,15 @@ class RewardModel(ModelModule):
         return checks.reward_scores(reward_classes, reward_label(windows.reward[:, 0]))
 
     def exports(self) -> dict[str, Exported]:
-        net = HEADS[self.kind]
-        arguments = self.world.head_arguments()
-        arguments["mid_size"] = list(arguments["mid_size"])
-        return {"reward": Exported(f"{net.__module__}.{net.__qualname__}", arguments, "reward_net.")}
+        path = f"{WrittenRewardNet.__module__}.{WrittenRewardNet.__qualname__}"
+        return {"reward": Exported(path, self._head_arguments(), "reward_net.")}
+
+    def _head_arguments(self) -> dict[str, Any]:
+        maps = self.world.feature_maps._asdict()
+        return {
+            "reward_net": describe(self.factory),
+            "maps": {**maps, "mid_size": list(maps["mid_size"])},
+        }
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer(self.reward_net.parameters(), self.lr)

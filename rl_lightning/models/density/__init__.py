@@ -1,7 +1,7 @@
-"""Densities of experience, each with a score in nats; importing this registers every recipe."""
+"""Densities of experience, each with a score in nats."""
 
 from rl_lightning.models.density.calibrated import CalibratedDensity
-from rl_lightning.models.density.density_net import DensityNet, DensityRecipe
+from rl_lightning.models.density.density_model import DensityFactory, DensityModel
 from rl_lightning.models.density.diffusion_density import DiffusionDensity
 from rl_lightning.models.density.kde import KDE
 from rl_lightning.models.density.ode_flow import ODEFlow
@@ -11,8 +11,8 @@ from rl_lightning.models.density.vae_density import VAEDensity
 __all__ = [
     "KDE",
     "CalibratedDensity",
-    "DensityNet",
-    "DensityRecipe",
+    "DensityFactory",
+    "DensityModel",
     "DiffusionDensity",
     "ODEFlow",
     "RealNVP",

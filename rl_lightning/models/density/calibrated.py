@@ -9,8 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.factories import make
 from rl_lightning.functional.density_penalties import POINTS, percentile_of, quantile_grid
-from rl_lightning.models.density.density_net import recipe_from
+from rl_lightning.models.density.density_model import DensityFactory, DensityModel
+from rl_lightning.models.described import rebuild
 
 LEAST, GREATEST = -1e6, 1e6  # a score is a finite number within these
 INPUTS = ("obs_action", "next_obs_action", "obs_action_next_obs", "action_reward")
@@ -20,7 +22,7 @@ class CalibratedDensity(nn.Module):
     """Scores rows of experience, and knows how held-out rows score.
 
     Args:
-        recipe: The density model's recipe as plain values.
+        density_model: What makes the density model, written down.
         obs_dim: Width of an observation.
         action_dim: Width of a flat action; the sum of the classes where actions are discrete.
         density_of: What a row is made of: obs_action, next_obs_action, obs_action_next_obs or action_reward.
@@ -34,7 +36,7 @@ class CalibratedDensity(nn.Module):
 
     def __init__(
         self,
-        recipe: dict[str, Any],
+        density_model: dict[str, Any],
         obs_dim: int,
         action_dim: int,
         density_of: str = "next_obs_action",
@@ -46,7 +48,8 @@ class CalibratedDensity(nn.Module):
         self.density_of, self.action_sizes = density_of, list(action_sizes or [])
         observed = {"action_reward": 1, "obs_action_next_obs": 2 * obs_dim}
         self.dim = action_dim + observed.get(density_of, obs_dim)
-        self.net = recipe_from(recipe).build(self.dim)
+        factory = rebuild(density_model, "the density", DensityFactory)
+        self.net: DensityModel = make(factory, DensityModel, "density_model", self.dim)
         self.register_buffer("mean", torch.zeros(()))
         self.register_buffer("std", torch.ones(()))
         self.register_buffer("quantiles", torch.zeros(POINTS))

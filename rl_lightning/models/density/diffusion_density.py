@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.models.density.density_net import LOG_2PI, DensityNet, DensityRecipe, check_positive
+from rl_lightning.models.density.density_model import LOG_2PI, DensityModel, check_positive
 from rl_lightning.nn.init import check_sizes
 from rl_lightning.nn.mlp import linear_stack
 
@@ -28,8 +28,17 @@ def sigmoid(value: float) -> float:
     return math.exp(-softplus(-value))
 
 
-class DiffusionDensityNet(DensityNet):
-    """Predicts v = alpha e - sigma x, the part of the noise's error that a standard normal leaves open."""
+class DiffusionDensity(DensityModel):
+    """Diffusion model whose score is its variational bound at fixed levels of noise.
+
+    Predicts v = alpha e - sigma x, the part of the noise's error that a standard normal leaves open.
+
+    Args:
+        hidden_dims: Hidden sizes of the network.
+        num_noise_levels: Levels of noise that a score is summed over; each costs two passes.
+        logsnr_range: Least and greatest log ratio of signal to noise.
+        whiten: Take linear dependence between columns out before the network; off, only their scales.
+    """
 
     levels: Tensor
     probes: Tensor
@@ -38,13 +47,18 @@ class DiffusionDensityNet(DensityNet):
     def __init__(
         self,
         dim: int,
-        hidden_dims: list[int],
-        num_noise_levels: int,
-        logsnr_range: tuple[float, float],
-        whiten: bool,
+        /,
+        hidden_dims: list[int] = [256, 256],  # noqa: B006  (copied, never mutated)
+        num_noise_levels: int = 16,
+        logsnr_range: tuple[float, float] = (-6.0, 8.0),
+        whiten: bool = True,
     ) -> None:
+        check_positive(
+            num_noise_levels=num_noise_levels, depth=len(hidden_dims), span=logsnr_range[1] - logsnr_range[0]
+        )
+        hidden_dims = check_sizes("hidden_dims", hidden_dims)
         super().__init__(dim, whiten=whiten)
-        self.low, self.high = logsnr_range
+        self.low, self.high = float(logsnr_range[0]), float(logsnr_range[1])
         stack = linear_stack(dim + 2 * WAVES, hidden_dims, "silu", False)
         self.net = nn.Sequential(*stack, nn.Linear(hidden_dims[-1], dim))
         nn.init.zeros_(self.net[-1].weight)  # type: ignore[arg-type]
@@ -92,32 +106,3 @@ class DiffusionDensityNet(DensityNet):
         share = sigmoid(high) - sigmoid(low)
         between = 0.5 * (d * (softplus(high) - softplus(low) - share) + square * share)
         return -(prior + reconstruction + between)
-
-
-class DiffusionDensity(DensityRecipe):
-    """Diffusion model whose score is its variational bound at fixed levels of noise.
-
-    Args:
-        hidden_dims: Hidden sizes of the network.
-        num_noise_levels: Levels of noise that a score is summed over; each costs two passes.
-        logsnr_range: Least and greatest log ratio of signal to noise.
-        whiten: Take linear dependence between columns out before the network; off, only their scales.
-    """
-
-    def __init__(
-        self,
-        hidden_dims: list[int] = [256, 256],  # noqa: B006  (copied, never mutated)
-        num_noise_levels: int = 16,
-        logsnr_range: tuple[float, float] = (-6.0, 8.0),
-        whiten: bool = True,
-    ) -> None:
-        check_positive(
-            num_noise_levels=num_noise_levels, depth=len(hidden_dims), span=logsnr_range[1] - logsnr_range[0]
-        )
-        self.hidden_dims, self.num_noise_levels = check_sizes("hidden_dims", hidden_dims), num_noise_levels
-        self.logsnr_range, self.whiten = (float(logsnr_range[0]), float(logsnr_range[1])), whiten
-
-    def build(self, dim: int) -> DiffusionDensityNet:
-        return DiffusionDensityNet(
-            dim, self.hidden_dims, self.num_noise_levels, self.logsnr_range, self.whiten
-        )

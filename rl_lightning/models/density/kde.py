@@ -8,14 +8,27 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.models.density.density_net import LOG_2PI, DensityNet, DensityRecipe, check_positive
+from rl_lightning.models.density.density_model import LOG_2PI, DensityModel, check_positive
 
 PROBES = 512  # kept rows that a bandwidth is chosen by
 WIDTHS = tuple(2.0 ** (-i / 3) for i in range(13))  # tried as multiples of Scott's rule
 
 
-class KDENet(DensityNet):
-    """Gaussian kernels on prepared rows, summed over the nearest ones in logs: no floor, however far away."""
+class KDE(DensityModel):
+    """Kernel density of the nearest rows; needs no training.
+
+    Gaussian kernels on prepared rows, summed over the nearest ones in logs: no floor, however far away.
+
+    Args:
+        n_neighbors: Nearest kept rows whose kernels are summed; null: all. On Hopper 100 of 10,000 cost at most
+            0.01 nats of held-out log-density at the bandwidth chosen by null, but up to 0.13 at 0.6 (Scott's
+            rule) and 0.4 to 0.8 at 1.0, more the more rows are kept (1.7 of 80,000): set null with wide
+            bandwidths or few dimensions.
+        bandwidth: Width of a kernel in standard deviations of the data; null: the likeliest, each kept row being judged
+            by the others.
+        max_rows: Most rows of the data that are kept, drawn at random.
+        whiten: Take linear dependence between columns out before distances; off, only their scales.
+    """
 
     trains = False
     chunk = 256
@@ -24,8 +37,15 @@ class KDENet(DensityNet):
     width: Tensor
 
     def __init__(
-        self, dim: int, n_neighbors: int | None, bandwidth: float | None, max_rows: int, whiten: bool
+        self,
+        dim: int,
+        /,
+        n_neighbors: int | None = 100,
+        bandwidth: float | None = None,
+        max_rows: int = 10_000,
+        whiten: bool = True,
     ) -> None:
+        check_positive(n_neighbors=n_neighbors, bandwidth=bandwidth, max_rows=max_rows)
         super().__init__(dim, whiten=whiten)
         self.n_neighbors, self.bandwidth = n_neighbors, bandwidth
         self.register_buffer("support", torch.zeros(max_rows, dim))
@@ -74,36 +94,3 @@ class KDENet(DensityNet):
         if self.count == 0:
             raise ConfigError("this kernel density has no rows yet: it is made by a density stage")
         return self._sum(self._distances(z), self.width, int(self.count))
-
-
-class KDE(DensityRecipe):
-    """Kernel density of the nearest rows; needs no training.
-
-    Args:
-        n_neighbors: Nearest kept rows whose kernels are summed; null: all. On Hopper 100 of 10,000 cost at most
-            0.01 nats of held-out log-density at the bandwidth chosen by null, but up to 0.13 at 0.6 (Scott's
-            rule) and 0.4 to 0.8 at 1.0, more the more rows are kept (1.7 of 80,000): set null with wide
-            bandwidths or few dimensions.
-        bandwidth: Width of a kernel in standard deviations of the data; null: the likeliest, each kept row being judged
-            by the others.
-        max_rows: Most rows of the data that are kept, drawn at random.
-        whiten: Take linear dependence between columns out before distances; off, only their scales.
-    """
-
-    def __init__(
-        self,
-        n_neighbors: int | None = 100,
-        bandwidth: float | None = None,
-        max_rows: int = 10_000,
-        whiten: bool = True,
-    ) -> None:
-        check_positive(n_neighbors=n_neighbors, bandwidth=bandwidth, max_rows=max_rows)
-        self.n_neighbors, self.bandwidth, self.max_rows, self.whiten = (
-            n_neighbors,
-            bandwidth,
-            max_rows,
-            whiten,
-        )
-
-    def build(self, dim: int) -> KDENet:
-        return KDENet(dim, self.n_neighbors, self.bandwidth, self.max_rows, self.whiten)

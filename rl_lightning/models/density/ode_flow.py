@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.models.density.density_net import (
-    DensityNet,
-    DensityRecipe,
+from rl_lightning.models.density.density_model import (
+    DensityModel,
     check_not_negative,
     check_positive,
     standard_normal,
@@ -40,14 +39,31 @@ class Field(nn.Module):
         return self.third(late), ((1.0 - late.square()) * slopes).sum(-1)
 
 
-class ODEFlowNet(DensityNet):
-    """Rows flow to a standard normal in unit time, by fixed steps of Runge and Kutta's fourth-order rule."""
+class ODEFlow(DensityModel):
+    """Continuous normalising flow; smoother than couplings, and several times dearer.
+
+    Rows flow to a standard normal in unit time, by fixed steps of Runge and Kutta's fourth-order rule.
+
+    Args:
+        hidden_dim: Width of the two hidden layers of the velocity.
+        num_solver_steps: Fixed steps of the solver.
+        noise_std: Standard deviation of the noise added to standardised rows in training.
+        whiten: Take linear dependence between columns out before the flow; off, only their scales.
+    """
 
     chunk = 2048
 
     def __init__(
-        self, dim: int, hidden_dim: int, num_solver_steps: int, noise_std: float, whiten: bool
+        self,
+        dim: int,
+        /,
+        hidden_dim: int = 128,
+        num_solver_steps: int = 5,
+        noise_std: float = 0.01,
+        whiten: bool = True,
     ) -> None:
+        check_positive(hidden_dim=hidden_dim, num_solver_steps=num_solver_steps)
+        check_not_negative(noise_std=noise_std)
         super().__init__(dim, noise_std, whiten)
         self.num_solver_steps = num_solver_steps
         self.field = Field(dim, hidden_dim)
@@ -69,29 +85,3 @@ class ODEFlowNet(DensityNet):
     def log_prob(self, z: Tensor) -> Tensor:
         latent, divergence = self(z)
         return standard_normal(latent) + divergence
-
-
-class ODEFlow(DensityRecipe):
-    """Continuous normalising flow; smoother than couplings, and several times dearer.
-
-    Args:
-        hidden_dim: Width of the two hidden layers of the velocity.
-        num_solver_steps: Fixed steps of the solver.
-        noise_std: Standard deviation of the noise added to standardised rows in training.
-        whiten: Take linear dependence between columns out before the flow; off, only their scales.
-    """
-
-    def __init__(
-        self, hidden_dim: int = 128, num_solver_steps: int = 5, noise_std: float = 0.01, whiten: bool = True
-    ) -> None:
-        check_positive(hidden_dim=hidden_dim, num_solver_steps=num_solver_steps)
-        check_not_negative(noise_std=noise_std)
-        self.hidden_dim, self.num_solver_steps, self.noise_std, self.whiten = (
-            hidden_dim,
-            num_solver_steps,
-            noise_std,
-            whiten,
-        )
-
-    def build(self, dim: int) -> ODEFlowNet:
-        return ODEFlowNet(dim, self.hidden_dim, self.num_solver_steps, self.noise_std, self.whiten)

@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.models.density.density_net import (
+from rl_lightning.models.density.density_model import (
     LOG_2PI,
-    DensityNet,
-    DensityRecipe,
+    DensityModel,
     check_not_negative,
     check_positive,
     standard_normal,
@@ -21,20 +20,39 @@ from rl_lightning.nn.mlp import linear_stack
 LEAST_LOG_STD = -5.0  # of the decoder: a row that is copied exactly must not have an infinite density
 
 
-class VAEDensityNet(DensityNet):
-    """Gaussian encoder and decoder, each with its own spread per column; the samples of a score are always the same."""
+class VAEDensity(DensityModel):
+    """Variational autoencoder whose score is an importance-weighted bound on the log-density.
+
+    Gaussian encoder and decoder, each with its own spread per column; the samples of a score are always the same.
+
+    Args:
+        latent_dim: Width of the code.
+        hidden_dims: Hidden sizes of the encoder; the decoder has them in reverse.
+        num_importance_samples: Codes per row that a score is the mean of.
+        train_importance_samples: Codes per row in training; 1 is the plain bound.
+        noise_std: Standard deviation of the noise added to standardised rows in training.
+    """
 
     probes: Tensor
 
     def __init__(
         self,
         dim: int,
-        latent_dim: int,
-        hidden_dims: list[int],
-        num_importance_samples: int,
-        train_importance_samples: int,
-        noise_std: float,
+        /,
+        latent_dim: int = 10,
+        hidden_dims: list[int] = [256, 128],  # noqa: B006  (copied, never mutated)
+        num_importance_samples: int = 16,
+        train_importance_samples: int = 8,
+        noise_std: float = 0.01,
     ) -> None:
+        check_positive(
+            latent_dim=latent_dim,
+            num_importance_samples=num_importance_samples,
+            train_importance_samples=train_importance_samples,
+            depth=len(hidden_dims),
+        )
+        check_not_negative(noise_std=noise_std)
+        hidden_dims = check_sizes("hidden_dims", hidden_dims)
         super().__init__(dim, noise_std)
         self.latent_dim, self.train_importance_samples = latent_dim, train_importance_samples
         self.encoder = nn.Sequential(
@@ -72,47 +90,3 @@ class VAEDensityNet(DensityNet):
         error = (z - centre) * (-spread).exp()
         log_likelihood = -(0.5 * error.square() + spread + 0.5 * LOG_2PI).sum(-1)
         return log_likelihood + standard_normal(code) - standard_normal(noise) + log_std.sum(-1)
-
-
-class VAEDensity(DensityRecipe):
-    """Variational autoencoder whose score is an importance-weighted bound on the log-density.
-
-    Args:
-        latent_dim: Width of the code.
-        hidden_dims: Hidden sizes of the encoder; the decoder has them in reverse.
-        num_importance_samples: Codes per row that a score is the mean of.
-        train_importance_samples: Codes per row in training; 1 is the plain bound.
-        noise_std: Standard deviation of the noise added to standardised rows in training.
-    """
-
-    def __init__(
-        self,
-        latent_dim: int = 10,
-        hidden_dims: list[int] = [256, 128],  # noqa: B006  (copied, never mutated)
-        num_importance_samples: int = 16,
-        train_importance_samples: int = 8,
-        noise_std: float = 0.01,
-    ) -> None:
-        check_positive(
-            latent_dim=latent_dim,
-            num_importance_samples=num_importance_samples,
-            train_importance_samples=train_importance_samples,
-            depth=len(hidden_dims),
-        )
-        check_not_negative(noise_std=noise_std)
-        self.latent_dim, self.hidden_dims = latent_dim, check_sizes("hidden_dims", hidden_dims)
-        self.num_importance_samples, self.train_importance_samples, self.noise_std = (
-            num_importance_samples,
-            train_importance_samples,
-            noise_std,
-        )
-
-    def build(self, dim: int) -> VAEDensityNet:
-        return VAEDensityNet(
-            dim,
-            self.latent_dim,
-            self.hidden_dims,
-            self.num_importance_samples,
-            self.train_importance_samples,
-            self.noise_std,
-        )

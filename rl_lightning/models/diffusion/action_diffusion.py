@@ -14,7 +14,7 @@ from rl_lightning.functional.diffusion_solvers import EpsFn, SolverStep, add_noi
 from rl_lightning.functional.noise_schedules import NoiseSchedule
 from rl_lightning.models.described import describe, rebuild
 from rl_lightning.models.policies import ObsNormalizer
-from rl_lightning.nn.denoisers.row_denoisers import Denoiser
+from rl_lightning.nn.denoisers.row_denoisers import DenoiserFactory, make_denoiser
 
 GuidanceFn = Callable[[EpsFn], EpsFn]  # turns what finds the noise into what finds it under guidance
 
@@ -30,8 +30,8 @@ class ActionDiffusion(nn.Module):
     Args:
         obs_dim: Width of an observation.
         action_dim: Width of an action.
-        denoiser: Recipe of the network, written down.
-        noise_schedule: Recipe of the noise, written down.
+        denoiser: What makes the network, written down.
+        noise_schedule: How noise grows, written down.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
     """
 
@@ -54,12 +54,17 @@ class ActionDiffusion(nn.Module):
         self.action_dim = action_dim
         self.noise_schedule: NoiseSchedule = rebuild(noise_schedule, "the noise schedule", NoiseSchedule)
         self.norm: nn.Module = ObsNormalizer(obs_dim) if normalize_obs else nn.Identity()
-        recipe = rebuild(denoiser, "the denoiser", Denoiser)
-        self.net = recipe.build((action_dim,), obs_dim)
+        factory: DenoiserFactory = rebuild(denoiser, "the denoiser", DenoiserFactory)
+        self.net = make_denoiser(factory, (action_dim,), obs_dim)
 
     @classmethod
     def of(
-        cls, obs_dim: int, action_dim: int, denoiser: Denoiser, schedule: NoiseSchedule, normalize_obs: bool
+        cls,
+        obs_dim: int,
+        action_dim: int,
+        denoiser: DenoiserFactory,
+        schedule: NoiseSchedule,
+        normalize_obs: bool,
     ) -> ActionDiffusion:
         return cls(obs_dim, action_dim, describe(denoiser), describe(schedule), normalize_obs)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.functional.diffusion_solvers import SolverStep, add_noise, denoising_loss, solve
 from rl_lightning.functional.noise_schedules import NoiseSchedule
-from rl_lightning.nn.denoisers.row_denoisers import Denoiser
+from rl_lightning.nn.denoisers.row_denoisers import DenoiserFactory, make_denoiser
 from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.torso import Network
 
@@ -54,7 +54,7 @@ class ChunkDiffusion(nn.Module):
         action_dim: Width of an action.
         n_obs_steps: Observations that are seen.
         horizon: Actions of a stretch.
-        denoiser: Recipe of the network.
+        denoiser: What makes the network.
         noise_schedule: How noise grows.
         obs_encoder: What makes features of a picture; flat observations are normalised instead.
     """
@@ -65,7 +65,7 @@ class ChunkDiffusion(nn.Module):
         action_dim: int,
         n_obs_steps: int,
         horizon: int,
-        denoiser: Denoiser,
+        denoiser: DenoiserFactory,
         noise_schedule: NoiseSchedule,
         obs_encoder: Network | None = None,
     ) -> None:
@@ -78,7 +78,7 @@ class ChunkDiffusion(nn.Module):
         width = math.prod(obs_shape) if self.obs_encoder is None else int(self.obs_encoder.out_dim)
         self.obs_norm: nn.Module = MinMaxNormalizer(width) if self.obs_encoder is None else nn.Identity()
         self.action_norm = MinMaxNormalizer(action_dim)
-        self.net = denoiser.build(self.event, n_obs_steps * width)
+        self.net = make_denoiser(denoiser, self.event, n_obs_steps * width)
 
     @property
     def fitted(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -11,10 +12,12 @@ from torch.nn import functional as F
 from rl_lightning.artifacts import Exported
 from rl_lightning.envs.palette import ATARI_COLORS
 from rl_lightning.errors import ConfigError
+from rl_lightning.factories import make
 from rl_lightning.functional.frame_losses import UNSEEN, standardize
+from rl_lightning.models.described import describe, rebuild
 from rl_lightning.nn.frames.frame_parts import UpsampleConv
 from rl_lightning.nn.frames.next_frame_net import Features, NextFrameNet
-from rl_lightning.nn.frames.reward_net import HEADS, RewardNet
+from rl_lightning.nn.frames.reward_net import FeatureMaps, RewardNet, RewardNetFactory
 from rl_lightning.types import EnvSpec
 
 RGB_LEVELS = 256
@@ -55,7 +58,7 @@ class FrameWorld(nn.Module):
         actions: Number of actions.
         colors: Classes of a pixel, as indices of colours; 0: RGB, 256 levels each.
         embed_dim: Width of a colour's embedding.
-        reward_net: spatial, mean, or none.
+        reward_net: What makes the reward head, written down; null: none.
         predict_termination: Predict the end of an episode, too.
         recurrent_state_size: Channels of the world's own memory; 0: none.
         sizes: Arguments of the network.
@@ -66,7 +69,8 @@ class FrameWorld(nn.Module):
 
     def __init__(
         self, env_id: str, frame_shape: tuple[int, int, int], num_stack: int, actions: int, colors: int,
-        embed_dim: int, reward_net: str, predict_termination: bool, recurrent_state_size: int, sizes: dict[str, Any],
+        embed_dim: int, reward_net: dict[str, Any] | None, predict_termination: bool, recurrent_state_size: int,
+        sizes: dict[str, Any],
     ) -> None:  # fmt: skip
         super().__init__()
         channels, height, width = frame_shape
@@ -94,8 +98,9 @@ class FrameWorld(nn.Module):
         wide = int(sizes["base_channels"])
         self.logits = nn.Conv2d(wide, channels * (colors or RGB_LEVELS), 1)
         self.reward: RewardNet | None = None
-        if reward_net != "none":
-            self.reward = self.make_head(reward_net)
+        if reward_net is not None:
+            factory: RewardNetFactory = rebuild(reward_net, "the reward head", RewardNetFactory)
+            self.reward = make(factory, RewardNet, "reward_net", self.feature_maps)
         self.end = TerminationNet(wide) if predict_termination else None
         self.remember = (
             nn.Conv2d(recurrent_state_size + wide, 2 * recurrent_state_size, 3, 1, 1)
@@ -121,19 +126,12 @@ class FrameWorld(nn.Module):
                 part.prepare()
         return self
 
-    def make_head(self, kind: str) -> RewardNet:
-        """A reward head that fits this network's features."""
-        return HEADS[kind](**self.head_arguments())
-
-    def head_arguments(self) -> dict[str, Any]:
-        sizes = self.arguments["sizes"]
-        return {
-            "mid_channels": self.net.mid_channels,
-            "base_channels": sizes["base_channels"],
-            "mid_size": self.net.mid_size,
-            "compress_steps": sizes["compress_steps"],
-            "norm": sizes["norm"],
-        }
+    @property
+    def feature_maps(self) -> FeatureMaps:
+        """What a reward head sees of this network."""
+        net, sizes = self.net, self.arguments["sizes"]
+        shapes = (net.mid_channels, sizes["base_channels"], net.mid_size)
+        return FeatureMaps(*shapes, sizes["compress_steps"], sizes["norm"])
 
     def planes(self, stack: Tensor) -> Tensor:
         """Frames as the network reads them.  [B, F*C, H, W] uint8 -> [B, P, H, W]"""
@@ -259,8 +257,8 @@ def frame_shape(spec: EnvSpec) -> tuple[int, int, int]:
     return channels // spec.num_stack, height, width
 
 
-class NextFramePredictor:
-    """Recipe of a world that is learned frame by frame. The defaults are those of MBARC, with its defects mended.
+class NextFramePredictor(FrameWorld):
+    """A world that is learned frame by frame. The defaults are those of MBARC, with its defects mended.
 
     Args:
         colors: Classes of a pixel where frames hold indices of colours (128 on Atari); 0: RGB, 256 levels each.
@@ -279,14 +277,16 @@ class NextFramePredictor:
         latent_filters: Channels of the two convolutions that read the bits.
         latent_state_size: Width of the LSTM that predicts the bits.
         bottleneck_noise: Chance that a bit is turned in training.
-        reward_net: A head of the world's own, trained along with it (online): spatial (MBARC), mean (SimPLe) or
-            none, where a reward stage trains one.
+        reward_net: A head of the world's own, trained along with it (online): SpatialRewardNet (MBARC) or
+            MeanRewardNet (SimPLe); null: none, where a reward stage trains one.
         predict_termination: Predict ends of episodes, too; the original never does.
         recurrent_state_size: Channels of a memory of its own beside the stack; 0: none.
     """
 
     def __init__(
         self,
+        spec: EnvSpec,
+        /,
         colors: int = ATARI_COLORS,
         embed_dim: int = 12,
         base_channels: int = 96,
@@ -300,7 +300,7 @@ class NextFramePredictor:
         latent_filters: tuple[int, int] = (128, 512),
         latent_state_size: int = 128,
         bottleneck_noise: float = 0.1,
-        reward_net: str = "none",
+        reward_net: RewardNetFactory | None = None,
         predict_termination: bool = False,
         recurrent_state_size: int = 0,
         timing_signal: bool = True,
@@ -317,51 +317,50 @@ class NextFramePredictor:
             ("recurrent_state_size", recurrent_state_size),
         ):
             if count < 0:
-                raise ConfigError(f"network.{key} is {count}; it must not be negative")
+                raise ConfigError(f"predictor.{key} is {count}; it must not be negative")
         for key, share in (
             ("dropout", dropout),
             ("residual_dropout", residual_dropout),
             ("bottleneck_noise", bottleneck_noise),
         ):
             if not 0.0 <= share < 1.0:
-                raise ConfigError(f"network.{key} is {share}; it is at least 0, and below 1")
+                raise ConfigError(f"predictor.{key} is {share}; it is at least 0, and below 1")
         if norm not in ("layer", "instance"):
-            raise ConfigError(f"network.norm is '{norm}'; choose layer or instance")
-        if reward_net not in (*HEADS, "none"):
-            raise ConfigError(f"network.reward_head is '{reward_net}'; choose {', '.join(HEADS)} or none")
+            raise ConfigError(f"predictor.norm is '{norm}'; choose layer or instance")
         if bottleneck_bits < 0 or bottleneck_bits % 8:
-            raise ConfigError(f"network.bits is {bottleneck_bits}; the latent has a multiple of 8, or 0")
+            raise ConfigError(
+                f"predictor.bottleneck_bits is {bottleneck_bits}; the latent has a multiple of 8, or 0"
+            )
         if not 0 <= colors <= RGB_LEVELS:
-            raise ConfigError(f"network.colors is {colors}; at most 256, or 0 for RGB")
-        self.colors, self.embed_dim, self.reward_net = colors, embed_dim, reward_net
-        self.predict_termination, self.recurrent_state_size = predict_termination, recurrent_state_size
-        self.sizes: dict[str, Any] = {
-            "base_channels": base_channels,
-            "compress_steps": compress_steps,
-            "filter_double_steps": filter_double_steps,
-            "hidden_layers": hidden_layers,
-            "dropout": dropout,
-            "residual_dropout": residual_dropout,
-            "norm": norm,
-            "bottleneck_bits": bottleneck_bits,
-            "bottleneck_noise": bottleneck_noise,
-            "latent_filters": [int(n) for n in latent_filters],
-            "latent_state_size": latent_state_size,
-            "timing_signal": timing_signal,
-        }
-        vars(self).update(self.sizes)  # each under its own name, too: a checkpoint writes recipes down
-
-    def build(self, spec: EnvSpec) -> FrameWorld:
+            raise ConfigError(f"predictor.colors is {colors}; at most 256, or 0 for RGB")
         shape = frame_shape(spec)
-        if not self.colors and shape[0] not in (1, 3):
-            raise ConfigError(f"network.colors 0 reads grey or RGB frames; {spec.env_id} has {list(shape)}")
-        return FrameWorld(
-            spec.env_id, shape, spec.num_stack, spec.action_dim, self.colors, self.embed_dim, self.reward_net,
-            self.predict_termination, self.recurrent_state_size, self.sizes,
+        if not colors and shape[0] not in (1, 3):
+            raise ConfigError(f"predictor.colors 0 reads grey or RGB frames; {spec.env_id} has {list(shape)}")
+        super().__init__(
+            spec.env_id, shape, spec.num_stack, spec.action_dim, colors, embed_dim,
+            None if reward_net is None else describe(reward_net), predict_termination, recurrent_state_size,
+            {
+                "base_channels": base_channels,
+                "compress_steps": compress_steps,
+                "filter_double_steps": filter_double_steps,
+                "hidden_layers": hidden_layers,
+                "dropout": dropout,
+                "residual_dropout": residual_dropout,
+                "norm": norm,
+                "bottleneck_bits": bottleneck_bits,
+                "bottleneck_noise": bottleneck_noise,
+                "latent_filters": [int(n) for n in latent_filters],
+                "latent_state_size": latent_state_size,
+                "timing_signal": timing_signal,
+            },
         )  # fmt: skip
+
+
+# Makes a world of an env's frames.
+FrameWorldFactory = Callable[[EnvSpec], FrameWorld]
 
 
 def _check(**sizes: int) -> None:
     for key, value in sizes.items():
         if value < 1:
-            raise ConfigError(f"network.{key} is {value}; it must be at least 1")
+            raise ConfigError(f"predictor.{key} is {value}; it must be at least 1")

@@ -10,29 +10,45 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rl_lightning.errors import ConfigError
+from rl_lightning.factories import make, name_of_factory
 from rl_lightning.nn.init import check_sizes, make_activation
+from rl_lightning.nn.shapes import output_of, shape_of
 
 
-class DenoiserNet(nn.Module, ABC):
-    """Noisy rows to the noise in them."""
+class Denoiser(nn.Module, ABC):
+    """Noisy rows to the noise in them.
+
+    It is made of a row's shape, (A,) for one action and (H, A) for H of them, and of the width of the condition.
+    """
 
     @abstractmethod
     def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
         """[..., *E], [...], [..., C] -> [..., *E]"""
 
 
-class Denoiser(ABC):
-    """Recipe of a denoiser."""
+# Makes a denoiser of rows of a shape, given a condition of a width; any nn.Module with this forward will do.
+DenoiserFactory = Callable[[tuple[int, ...], int], nn.Module]
 
-    @abstractmethod
-    def build(self, event: tuple[int, ...], cond_dim: int) -> DenoiserNet:
-        """A fresh network for rows of shape `event`: (A,) for one action, (H, A) for H of them."""
+
+def make_denoiser(denoiser: DenoiserFactory, event: tuple[int, ...], cond_dim: int) -> nn.Module:
+    """A fresh denoiser; one that gives rows of another shape is refused."""
+    net: nn.Module = make(denoiser, nn.Module, "denoiser", event, cond_dim)
+    if not isinstance(net, Denoiser):
+        who = f"denoiser: {name_of_factory(denoiser)}"
+        shape = shape_of(output_of(net, ((1, *event), (1,), (1, cond_dim)), who))
+        if shape != [1, *event]:
+            raise ConfigError(
+                f"{who} gives {shape} for rows {[1, *event]}; the noise in them has their shape"
+            )
+    return net
 
 
 def to_bfloat16(net: nn.Module) -> nn.Module:
@@ -104,23 +120,33 @@ class ResidualBlock(nn.Module):
         return F.silu(self.mix(inner), inplace=True).add_(around)
 
 
-class ResidualDenoiserNet(DenoiserNet):
-    """Down, middle and up blocks with skips, each shifted by an embedding of time and condition."""
+class ResidualDenoiser(Denoiser):
+    """The residual network with skips of Diffusion-DICE (and of QGPO before it); no normalisation, no dropout.
+
+    Args:
+        down_dims: Widths on the way down; the way up mirrors them.
+        embed_dim: Width of the embedding of time and condition.
+        time_embed_dim: Features of time, and of the condition, before that.
+        fourier_scale: Spread of the random frequencies that time is seen through.
+    """
 
     def __init__(
         self,
         event: tuple[int, ...],
         cond_dim: int,
-        down_dims: list[int],
-        embed_dim: int,
-        time_embed_dim: int,
-        fourier_scale: float,
+        /,
+        down_dims: list[int] = [512, 256, 128],  # noqa: B006  (copied, never mutated)
+        embed_dim: int = 128,
+        time_embed_dim: int = 32,
+        fourier_scale: float = 30.0,
     ) -> None:
         super().__init__()
+        check_sizes("embed and features", [embed_dim, time_embed_dim])
+        down_dims = check_sizes("down_dims", down_dims)
         self.event, dim = event, math.prod(event)
         self.time = GaussianFourierProjection(time_embed_dim, fourier_scale)
         self.cond = nn.Linear(cond_dim, time_embed_dim)
-        self.embed_dim = nn.Sequential(
+        self.embed = nn.Sequential(
             nn.Linear(2 * time_embed_dim, embed_dim), nn.SiLU(), nn.Linear(embed_dim, embed_dim)
         )
         down = [ResidualBlock(i, o) for i, o in zip([dim, *down_dims[:-1]], down_dims, strict=True)]
@@ -137,7 +163,7 @@ class ResidualDenoiserNet(DenoiserNet):
     def shifts(self, t: Tensor, cond: Tensor) -> list[Tensor]:
         """What time and condition add to every block."""
         both = joined(F.silu(self.cond(cond)), self.time(t))
-        return list(self.shift(F.silu(self.embed_dim(both))).split(self.sizes, -1))
+        return list(self.shift(F.silu(self.embed(both))).split(self.sizes, -1))
 
     def forward(self, x: Tensor, t: Tensor, cond: Tensor) -> Tensor:
         shifts = self.shifts(t, cond)
@@ -153,49 +179,26 @@ class ResidualDenoiserNet(DenoiserNet):
         return (F.linear(skips.pop(), skip, self.last.bias) + F.linear(h, own)).view(x.shape)
 
 
-class ResidualDenoiser(Denoiser):
-    """The residual network with skips of Diffusion-DICE (and of QGPO before it); no normalisation, no dropout.
+class MLPDenoiser(Denoiser):
+    """Fully connected layers over the row, its time and its condition.
 
     Args:
-        down_dims: Widths on the way down; the way up mirrors them.
-        embed_dim: Width of the embedding of time and condition.
-        time_embed_dim: Features of time, and of the condition, before that.
-        fourier_scale: Spread of the random frequencies that time is seen through.
+        hidden_dims: Width of each layer.
+        time_embed_dim: Features of time.
+        activation: Non-linearity after each layer.
     """
-
-    def __init__(
-        self,
-        down_dims: list[int] = [512, 256, 128],  # noqa: B006  (copied, never mutated)
-        embed_dim: int = 128,
-        time_embed_dim: int = 32,
-        fourier_scale: float = 30.0,
-    ) -> None:
-        check_sizes("embed and features", [embed_dim, time_embed_dim])
-        self.down_dims, self.embed_dim, self.time_embed_dim, self.fourier_scale = (
-            check_sizes("down_dims", down_dims),
-            embed_dim,
-            time_embed_dim,
-            fourier_scale,
-        )
-
-    def build(self, event: tuple[int, ...], cond_dim: int) -> ResidualDenoiserNet:
-        return ResidualDenoiserNet(
-            event, cond_dim, self.down_dims, self.embed_dim, self.time_embed_dim, self.fourier_scale
-        )
-
-
-class MLPDenoiserNet(DenoiserNet):
-    """One stack over row, time and condition; the first layer's products are taken apart, so that each is done once."""
 
     def __init__(
         self,
         event: tuple[int, ...],
         cond_dim: int,
-        hidden_dims: list[int],
-        time_embed_dim: int,
-        activation: str,
+        /,
+        hidden_dims: list[int] = [256, 256, 256],  # noqa: B006  (copied, never mutated)
+        time_embed_dim: int = 64,
+        activation: str = "mish",
     ) -> None:
         super().__init__()
+        hidden_dims = check_sizes("hidden_dims", hidden_dims)
         self.event, dim = event, math.prod(event)
         self.widths = [dim, cond_dim + time_embed_dim]
         self.time = SinusoidalTimeEmbedding(time_embed_dim)
@@ -211,29 +214,3 @@ class MLPDenoiserNet(DenoiserNet):
         rows = x.flatten(x.dim() - len(self.event))
         first = F.linear(rows, own) + F.linear(known, shared, self.enter.bias)
         return self.layers(first).view(x.shape)
-
-
-class MLPDenoiser(Denoiser):
-    """Fully connected layers over the row, its time and its condition.
-
-    Args:
-        hidden_dims: Width of each layer.
-        time_embed_dim: Features of time.
-        activation: Non-linearity after each layer.
-    """
-
-    def __init__(
-        self,
-        hidden_dims: list[int] = [256, 256, 256],  # noqa: B006  (copied, never mutated)
-        time_embed_dim: int = 64,
-        activation: str = "mish",
-    ) -> None:
-        make_activation(activation)
-        self.hidden_dims, self.time_embed_dim, self.activation = (
-            check_sizes("hidden_dims", hidden_dims),
-            time_embed_dim,
-            activation,
-        )
-
-    def build(self, event: tuple[int, ...], cond_dim: int) -> MLPDenoiserNet:
-        return MLPDenoiserNet(event, cond_dim, self.hidden_dims, self.time_embed_dim, self.activation)

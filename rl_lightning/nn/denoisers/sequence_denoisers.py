@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.nn.denoisers.row_denoisers import Denoiser, DenoiserNet, SinusoidalTimeEmbedding
+from rl_lightning.nn.denoisers.row_denoisers import Denoiser, SinusoidalTimeEmbedding
 from rl_lightning.nn.init import check_sizes
 
 
@@ -46,19 +46,32 @@ class FilmBlock(nn.Module):
         return self.around(x) + self.second(torch.addcmul(shift, self.first(x), 1.0 + scale))
 
 
-class UNetDenoiserNet(DenoiserNet):
-    """Halves the stretch between levels, and doubles it again on the way up, with skips."""
+class UNetDenoiser(Denoiser):
+    """The 1-D U-Net of diffusion policies (Chi et al. 2023).
+
+    Args:
+        down_dims: Channels of each level; each further level halves the stretch.
+        kernel_size: Width of the convolutions; odd.
+        num_groups: Groups that are normalised together; must divide all channels.
+        time_embed_dim: Features of time.
+    """
 
     def __init__(
         self,
         event: tuple[int, ...],
         cond_dim: int,
-        down_dims: list[int],
-        kernel_size: int,
-        num_groups: int,
-        time_embed_dim: int,
+        /,
+        down_dims: list[int] = [64, 128],  # noqa: B006  (copied, never mutated)
+        kernel_size: int = 5,
+        num_groups: int = 8,
+        time_embed_dim: int = 64,
     ) -> None:
         super().__init__()
+        down_dims = check_sizes("down_dims", down_dims)
+        if kernel_size < 1 or kernel_size % 2 == 0 or any(width % num_groups for width in down_dims):
+            raise ConfigError(
+                "UNetDenoiser: kernel_size must be odd, and num_groups must divide all channels"
+            )
         length, width = check_event("UNetDenoiser", event)
         if length % 2 ** (len(down_dims) - 1):
             raise ConfigError(
@@ -106,42 +119,16 @@ class UNetDenoiserNet(DenoiserNet):
         return second(first(h, known), known)
 
 
-class UNetDenoiser(Denoiser):
-    """The 1-D U-Net of diffusion policies (Chi et al. 2023).
+class TransformerDenoiser(Denoiser):
+    """The transformer of diffusion policies (Chi et al. 2023).
 
     Args:
-        down_dims: Channels of each level; each further level halves the stretch.
-        kernel_size: Width of the convolutions; odd.
-        num_groups: Groups that are normalised together; must divide all channels.
-        time_embed_dim: Features of time.
+        embed_dim: Width of the tokens; even, and divided by num_heads.
+        num_heads: Attention heads.
+        num_layers: Layers.
+        dropout: Fraction of activations dropped in training.
+        causal: An action sees only those before it.
     """
-
-    def __init__(
-        self,
-        down_dims: list[int] = [64, 128],  # noqa: B006  (copied, never mutated)
-        kernel_size: int = 5,
-        num_groups: int = 8,
-        time_embed_dim: int = 64,
-    ) -> None:
-        self.down_dims, self.kernel_size, self.num_groups = (
-            check_sizes("down_dims", down_dims),
-            kernel_size,
-            num_groups,
-        )
-        self.time_embed_dim = time_embed_dim
-        if kernel_size < 1 or kernel_size % 2 == 0 or any(width % num_groups for width in down_dims):
-            raise ConfigError(
-                "UNetDenoiser: kernel_size must be odd, and num_groups must divide all channels"
-            )
-
-    def build(self, event: tuple[int, ...], cond_dim: int) -> UNetDenoiserNet:
-        return UNetDenoiserNet(
-            event, cond_dim, self.down_dims, self.kernel_size, self.num_groups, self.time_embed_dim
-        )
-
-
-class TransformerDenoiserNet(DenoiserNet):
-    """Actions attend to those before them, and to time and condition."""
 
     position: Tensor
 
@@ -149,13 +136,19 @@ class TransformerDenoiserNet(DenoiserNet):
         self,
         event: tuple[int, ...],
         cond_dim: int,
-        embed_dim: int,
-        num_heads: int,
-        num_layers: int,
-        dropout: float,
-        causal: bool,
+        /,
+        embed_dim: int = 128,
+        num_heads: int = 4,
+        num_layers: int = 4,
+        dropout: float = 0.1,
+        causal: bool = True,
     ) -> None:
         super().__init__()
+        if embed_dim % num_heads or embed_dim % 2 or num_layers < 1 or not 0.0 <= dropout < 1.0:
+            raise ConfigError(
+                "TransformerDenoiser: embed_dim must be even and divided by num_heads, num_layers at least 1, dropout "
+                "below 1"
+            )
         length, action = check_event("TransformerDenoiser", event)
         self.time = SinusoidalTimeEmbedding(embed_dim)
         self.cond = nn.Linear(cond_dim, embed_dim)
@@ -175,35 +168,3 @@ class TransformerDenoiserNet(DenoiserNet):
         memory = torch.stack((self.time(time), self.cond(known)), 1) + self.place
         h = self.decoder(self.enter(rows) + self.position, memory, tgt_mask=self.mask)
         return self.last(h).reshape(x.shape)
-
-
-class TransformerDenoiser(Denoiser):
-    """The transformer of diffusion policies (Chi et al. 2023).
-
-    Args:
-        embed_dim: Width of the tokens; even, and divided by heads.
-        num_heads: Attention heads.
-        num_layers: Layers.
-        dropout: Fraction of activations dropped in training.
-        causal: An action sees only those before it.
-    """
-
-    def __init__(
-        self,
-        embed_dim: int = 128,
-        num_heads: int = 4,
-        num_layers: int = 4,
-        dropout: float = 0.1,
-        causal: bool = True,
-    ) -> None:
-        if embed_dim % num_heads or embed_dim % 2 or num_layers < 1 or not 0.0 <= dropout < 1.0:
-            raise ConfigError(
-                "TransformerDenoiser: embed_dim must be even and divided by heads, layers at least 1, dropout below 1"
-            )
-        self.embed_dim, self.num_heads, self.num_layers = embed_dim, num_heads, num_layers
-        self.dropout, self.causal = dropout, causal
-
-    def build(self, event: tuple[int, ...], cond_dim: int) -> TransformerDenoiserNet:
-        return TransformerDenoiserNet(
-            event, cond_dim, self.embed_dim, self.num_heads, self.num_layers, self.dropout, self.causal
-        )

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rl_lightning.errors import ConfigError
 from rl_lightning.functional.reward_classes import CLASSES
 from rl_lightning.nn.frames.frame_parts import make_norm
+from rl_lightning.nn.init import check_sizes
 
-HIDDEN = 128
-DROPOUT = 0.3  # of whole maps
+
+class FeatureMaps(NamedTuple):
+    """What a next-frame network shows its heads: a small map amid its layers, and the full one at their end."""
+
+    mid_channels: int
+    base_channels: int  # of the full map
+    mid_size: tuple[int, int]  # height and width of the small map
+    compress_steps: int  # halvings between the two
+    norm: str  # layer or instance
 
 
 class RewardNet(nn.Module, ABC):
@@ -28,18 +39,14 @@ class MeanRewardNet(RewardNet):
     """The original head (SimPLe): means over space, two layers.
 
     Args:
-        mid_channels: Channels of the small map.
-        base_channels: Channels of the full map.
-        mid_size: Height and width of the small map.
-        compress_steps: Halvings between the two; unused here.
-        norm: Unused here.
+        hidden_dim: Width of the hidden layer.
     """
 
-    def __init__(
-        self, mid_channels: int, base_channels: int, mid_size: tuple[int, int], compress_steps: int, norm: str
-    ) -> None:
+    def __init__(self, maps: FeatureMaps, /, hidden_dim: int = 128) -> None:
         super().__init__()
-        self.hidden, self.out = nn.Linear(mid_channels + base_channels, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+        check_sizes("hidden_dim", [hidden_dim])
+        self.hidden = nn.Linear(maps.mid_channels + maps.base_channels, hidden_dim)
+        self.out = nn.Linear(hidden_dim, CLASSES)
 
     def forward(self, mid: Tensor, fin: Tensor) -> Tensor:
         means = torch.cat([mid.mean((-2, -1)), fin.mean((-2, -1))], 1)
@@ -50,28 +57,22 @@ class SpatialRewardNet(RewardNet):
     """MBARC's head: keeps where things are, which a mean throws away.
 
     Args:
-        mid_channels: Channels of the small map.
-        base_channels: Channels of the full map.
-        mid_size: Height and width of the small map.
-        compress_steps: Halvings between the two.
-        norm: layer or instance, without weights of its own.
+        hidden_dim: Width of the hidden layer.
+        dropout: Fraction of whole maps that is dropped in training.
     """
 
-    def __init__(
-        self, mid_channels: int, base_channels: int, mid_size: tuple[int, int], compress_steps: int, norm: str
-    ) -> None:
+    def __init__(self, maps: FeatureMaps, /, hidden_dim: int = 128, dropout: float = 0.3) -> None:
         super().__init__()
-        self.from_mid, self.from_fin = (
-            nn.Conv2d(mid_channels, base_channels, 1),
-            nn.Conv2d(base_channels, base_channels, 1),
-        )
-        self.drop = nn.Dropout2d(DROPOUT)
-        self.convs = nn.ModuleList(
-            nn.Conv2d(base_channels, base_channels, 4, 2, 1) for _ in range(compress_steps)
-        )
-        self.norm = make_norm(norm, base_channels, affine=False)
-        self.hidden = nn.Linear(2 * base_channels * math.prod(mid_size), HIDDEN)
-        self.out = nn.Linear(HIDDEN, CLASSES)
+        check_sizes("hidden_dim", [hidden_dim])
+        if not 0.0 <= dropout < 1.0:
+            raise ConfigError(f"SpatialRewardNet: dropout is {dropout}; it is at least 0, and below 1")
+        width = maps.base_channels
+        self.from_mid, self.from_fin = nn.Conv2d(maps.mid_channels, width, 1), nn.Conv2d(width, width, 1)
+        self.drop = nn.Dropout2d(dropout)
+        self.convs = nn.ModuleList(nn.Conv2d(width, width, 4, 2, 1) for _ in range(maps.compress_steps))
+        self.norm = make_norm(maps.norm, width, affine=False)  # without weights of its own
+        self.hidden = nn.Linear(2 * width * math.prod(maps.mid_size), hidden_dim)
+        self.out = nn.Linear(hidden_dim, CLASSES)
 
     def forward(self, mid: Tensor, fin: Tensor) -> Tensor:
         x = self.from_fin(fin)
@@ -81,4 +82,5 @@ class SpatialRewardNet(RewardNet):
         return self.out(F.relu(self.hidden(both)))
 
 
-HEADS: dict[str, type[RewardNet]] = {"spatial": SpatialRewardNet, "mean": MeanRewardNet}
+# Makes a reward head for the maps of a network.
+RewardNetFactory = Callable[[FeatureMaps], RewardNet]

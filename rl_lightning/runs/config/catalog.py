@@ -22,6 +22,10 @@ _IN_CONFIGS = {"EnvLike": "EnvConfig", "DatasetLike": "str"}
 _MADE_BY = {
     "Network": "Torso",
     "OptimizerFactory": "Optimizer",
+    "DenoiserFactory": "Denoiser",
+    "DensityFactory": "DensityModel",
+    "RewardNetFactory": "RewardNet",
+    "FrameWorldFactory": "NextFramePredictor",
     "CoreFactory": "Core",
     "DecoderFactory": "ObservationDecoder",
     "ScalarHeadFactory": "ScalarHead",

@@ -10,6 +10,7 @@ from contracts.families.planning import SMALL as SHORT_PLANS
 from rl_lightning.algorithms import BC, BCQ, FQE, IQL, TD3_BC, EnsembleMPC
 from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.envs.termination import NoTermination
+from rl_lightning.models.imitation_losses import NegativeLogLikelihood
 from rl_lightning.planning.planners import MPPI
 
 offline = partial(
@@ -20,7 +21,13 @@ RATES = {"hidden_dims": [32], "lr": 5e-3, "gamma": 0.5}
 
 CASES = [
     Case("bc", offline, partial(BC, hidden_dims=[32], lr=5e-3), **CLONES),
-    Case("bc-nll", offline, partial(BC, hidden_dims=[32], lr=5e-3, loss="nll"), **CLONES, copies=2),
+    Case(
+        "bc-nll",
+        offline,
+        partial(BC, hidden_dims=[32], lr=5e-3, loss=NegativeLogLikelihood()),
+        **CLONES,
+        copies=2,
+    ),
     Case(
         "td3-bc",
         offline,

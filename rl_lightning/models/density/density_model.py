@@ -1,16 +1,13 @@
-"""What every density model shares: standardised inputs, one path to a score, and a recipe that can be written down."""
+"""What every density model shares: standardised inputs, and one path to a score."""
 
 from __future__ import annotations
 
-import inspect
 import math
-from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.artifacts import find_class
 from rl_lightning.errors import ConfigError
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -23,7 +20,7 @@ def standard_normal(z: Tensor) -> Tensor:
     return -0.5 * (z.square().sum(-1) + z.shape[-1] * LOG_2PI)
 
 
-class DensityNet(nn.Module):
+class DensityModel(nn.Module):
     """A density of rows [B, D]. A subclass defines `log_prob` of prepared rows; all scores are in data units.
 
     Args:
@@ -87,28 +84,8 @@ class DensityNet(nn.Module):
         return (torch.cat(parts) if parts else x.new_empty(0)) - self.log_scale()
 
 
-class DensityRecipe(ABC):
-    """Recipe of a density model. Arguments are kept under their own names, so that `spec` can write them down."""
-
-    @abstractmethod
-    def build(self, dim: int) -> DensityNet:
-        """The model of rows of this width."""
-
-    def spec(self) -> dict[str, Any]:
-        """The recipe as plain values, for a product."""
-        cls = type(self)
-        names = list(inspect.signature(cls).parameters)  # none for a class without a constructor
-        values = {name: getattr(self, name) for name in names}
-        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": plain}
-
-
-def recipe_from(spec: dict[str, Any]) -> DensityRecipe:
-    """The recipe that `spec()` wrote down."""
-    recipe_class = find_class(str(spec["class_path"]), "the density")
-    if not issubclass(recipe_class, DensityRecipe):
-        raise ConfigError(f"{spec['class_path']} is not a density model")
-    return recipe_class(**spec["init_args"])
+# Makes a density of rows of a width.
+DensityFactory = Callable[[int], DensityModel]
 
 
 def check_positive(**values: float | None) -> None:
