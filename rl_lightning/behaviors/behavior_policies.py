@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.errors import ConfigError
-from rl_lightning.rollout.collect import ActFn
 from rl_lightning.types import Carry, EnvSpec
 
 
 class BehaviorPolicy(ABC):
-    """Recipe of an actor that needs no training."""
+    """An actor that needs no training; its carry begins each episode with zeros."""
+
+    def __init__(self, spec: EnvSpec, /) -> None:
+        self.spec = spec
+        self.random = random_actor(spec)
+
+    def initial_carry(self, count: int) -> Carry:
+        return ()
 
     @abstractmethod
-    def build(self, spec: EnvSpec) -> ActFn:
-        """The actor; its carry begins each episode with zeros."""
+    def act(
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        """Actions for rows of observations."""
 
-    def initial_carry(self, spec: EnvSpec, count: int) -> Carry:
-        return ()
+
+# Makes an actor for what an env is like.
+BehaviorFactory = Callable[[EnvSpec], BehaviorPolicy]
 
 
 class UniformActions(BehaviorPolicy):
     """Every action anew, all alike."""
 
-    def build(self, spec: EnvSpec) -> ActFn:
-        return random_actor(spec)
+    def act(
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        return self.random(obs, carry, generator, mask)
 
 
 class BrownianActions(BehaviorPolicy):
@@ -39,7 +51,10 @@ class BrownianActions(BehaviorPolicy):
         repeat_action_probability: Probability that a discrete action is taken once more.
     """
 
-    def __init__(self, noise_std: float = 0.02**0.5, repeat_action_probability: float = 0.7) -> None:
+    def __init__(
+        self, spec: EnvSpec, /, noise_std: float = 0.02**0.5, repeat_action_probability: float = 0.7
+    ) -> None:
+        super().__init__(spec)
         if noise_std <= 0.0 or not 0.0 <= repeat_action_probability < 1.0:
             raise ConfigError(
                 f"BrownianActions needs noise_std above 0 and repeat_action_probability in [0, 1), not {noise_std} and "
@@ -47,32 +62,24 @@ class BrownianActions(BehaviorPolicy):
             )
         self.noise_std, self.repeat_action_probability = noise_std, repeat_action_probability
 
-    def initial_carry(self, spec: EnvSpec, count: int) -> Carry:
-        return (
-            torch.zeros(count, *spec.action_shape),
-            torch.zeros(count),
-        )  # last action, and whether there is one
+    def initial_carry(self, count: int) -> Carry:
+        """The last action, and whether there is one."""
+        return torch.zeros(count, *self.spec.action_shape), torch.zeros(count)
 
-    def build(self, spec: EnvSpec) -> ActFn:
-        fresh = random_actor(spec)
-
-        def act(
-            obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
-        ) -> tuple[Tensor, Carry]:
-            generator = generator or torch.Generator().manual_seed(0)
-            last, has_last = carry
-            new, _ = fresh(obs, (), generator, mask)
-            rows = has_last.bool().reshape(-1, *[1] * len(spec.action_shape))
-            if spec.action_kind == "continuous":
-                moved = last + self.noise_std * torch.randn(last.shape, generator=generator)
-                action = torch.where(rows, moved.clamp(-1.0, 1.0), new)
-                return action, (action, torch.ones_like(has_last))
-            repeat = (
-                torch.rand(len(obs), generator=generator).reshape(rows.shape) < self.repeat_action_probability
-            )
-            if mask is not None and spec.action_kind == "discrete":
-                repeat &= mask.gather(1, last.long()[:, None])[:, 0]
-            action = torch.where(rows & repeat, last.long(), new)
-            return action, (action.float(), torch.ones_like(has_last))
-
-        return act
+    def act(
+        self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
+    ) -> tuple[Tensor, Carry]:
+        generator = generator or torch.Generator().manual_seed(0)
+        spec, (last, has_last) = self.spec, carry
+        new, _ = self.random(obs, (), generator, mask)
+        rows = has_last.bool().reshape(-1, *[1] * len(spec.action_shape))
+        if spec.action_kind == "continuous":
+            moved = last + self.noise_std * torch.randn(last.shape, generator=generator)
+            action = torch.where(rows, moved.clamp(-1.0, 1.0), new)
+            return action, (action, torch.ones_like(has_last))
+        draw = torch.rand(len(obs), generator=generator).reshape(rows.shape)
+        repeat = draw < self.repeat_action_probability
+        if mask is not None and spec.action_kind == "discrete":
+            repeat &= mask.gather(1, last.long()[:, None])[:, 0]
+        action = torch.where(rows & repeat, last.long(), new)
+        return action, (action.float(), torch.ones_like(has_last))

@@ -15,7 +15,8 @@ from rl_lightning.datasets import check_env, load_dataset
 from rl_lightning.datasets.in_memory import DatasetLike, OfflineSource, look_at
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
-from rl_lightning.replay import BufferRecipe, Replay, ReplayBuffer
+from rl_lightning.factories import make
+from rl_lightning.replay import BufferFactory, Replay, ReplayBuffer
 from rl_lightning.replay.ring import RingBuffer
 from rl_lightning.types import Transitions
 
@@ -46,7 +47,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
         env: EnvLike,
         num_envs: int = 1,
         batch_size: int = 256,
-        buffer: BufferRecipe | None = None,
+        buffer: BufferFactory = Replay,
         learning_starts: int = 1000,
         train_every: int = 1,
         utd_ratio: float = 1.0,
@@ -65,7 +66,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
             if value <= 0:
                 raise ConfigError(f"data.{key} is {value}; it must be positive")
         self.batch_size = batch_size
-        self.recipe = buffer or Replay()
+        self.buffer_factory = buffer
         self.learning_starts = learning_starts
         self.train_every = train_every
         self.utd_ratio = utd_ratio
@@ -82,8 +83,9 @@ class OnlineData(ReplayData[ReplayBuffer]):
 
     def _load_dataset(self, source: OfflineSource) -> None:
         """Writes recorded rows as if they had just been played; a resumed run brings its own."""
-        buffer = self.buffer
-        if not isinstance(buffer, RingBuffer) or self.num_envs != 1 or self.spec.action_mask:
+        buffer = getattr(self.buffer, "store", None)
+        uniform = type(self.buffer) is Replay and isinstance(buffer, RingBuffer)
+        if not uniform or self.num_envs != 1 or self.spec.action_mask:
             raise ConfigError("data.dataset needs a Replay buffer of flat observations and data.num_envs 1")
         name = source.name
         rows = load_dataset(name) if source.dataset is None else source.dataset
@@ -95,8 +97,8 @@ class OnlineData(ReplayData[ReplayBuffer]):
         columns = (rows.obs, rows.action, rows.reward, rows.terminated, rows.truncated, rows.next_obs)
         buffer.push(torch.cat([column.reshape(len(rows.reward), -1).float() for column in columns], 1))
 
-    def build_buffer(self, recipe: BufferRecipe) -> ReplayBuffer:
-        return recipe.build(self.spec, self.num_envs)
+    def make_buffer(self, factory: BufferFactory) -> ReplayBuffer:
+        return make(factory, ReplayBuffer, "data.buffer", self.spec, self.num_envs)
 
     def default_collect_steps(self) -> int:
         return max(1, math.ceil(self.train_every / self.env_steps_per_vector_step))

@@ -18,6 +18,7 @@ from rl_lightning.datamodules.bases.replay_data import ReplayData
 from rl_lightning.envs.make import make_envs
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
+from rl_lightning.factories import make
 from rl_lightning.models.rssm.open_loop import (
     STEPS,
     OpenLoopRollout,
@@ -25,7 +26,7 @@ from rl_lightning.models.rssm.open_loop import (
     open_loop_rollout_latent,
 )
 from rl_lightning.models.rssm.world_model import LatentWorld
-from rl_lightning.replay.sequence import SequenceBuffer, SequenceReplay
+from rl_lightning.replay.sequence import SequenceReplay, SequenceReplayFactory
 from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.types import Carry, Sequences
 
@@ -34,7 +35,7 @@ MOST_COLLECTED = 1000  # vector steps of one block that only collects
 PRETRAINED = 100  # updates of pretraining in one block
 
 
-class SequenceData(ReplayData[SequenceBuffer]):
+class SequenceData(ReplayData[SequenceReplay]):
     """Turns of collecting and replaying windows: `train_every` env steps, then the updates that `train_ratio` asks for.
 
     Args:
@@ -61,7 +62,7 @@ class SequenceData(ReplayData[SequenceBuffer]):
         batch_size: int = 16,
         sequence_length: int = 64,
         burn_in: int = 0,
-        buffer: SequenceReplay | None = None,
+        buffer: SequenceReplayFactory = SequenceReplay,
         learning_starts: int = 1000,
         pretrain: int = 0,
         train_every: int = 1,
@@ -80,7 +81,7 @@ class SequenceData(ReplayData[SequenceBuffer]):
         if train_ratio <= 0:
             raise ConfigError(f"data.train_ratio is {train_ratio}; it must be positive")
         self.batch_size, self.sequence_length, self.burn_in = batch_size, sequence_length, burn_in
-        self.recipe = buffer or SequenceReplay()
+        self.buffer_factory = buffer
         self.learning_starts, self.pretrain = learning_starts, pretrain
         self.train_every, self.train_ratio, self.store_latents = train_every, train_ratio, store_latents
         self.foresight: OpenLoopRollout | None = None  # of the last examination, for pictures
@@ -100,9 +101,10 @@ class SequenceData(ReplayData[SequenceBuffer]):
         self.draw = self.generator("replay")
         self.random_act = random_actor(self.spec)
 
-    def build_buffer(self, recipe: SequenceReplay) -> SequenceBuffer:
+    def make_buffer(self, factory: SequenceReplayFactory) -> SequenceReplay:
         width = flatten_carry(self.agent.initial_carry(1)).shape[1] if self.store_latents else 0
-        return recipe.build(self.spec, self.num_envs, self.sequence_length + self.burn_in, width)
+        rows = self.sequence_length + self.burn_in
+        return make(factory, SequenceReplay, "data.buffer", self.spec, self.num_envs, rows, width)
 
     def gather(self, act: ActFn, steps: int, name: str = "replay", greedy: bool = False) -> None:
         """Collects into a buffer, with the state that the actor had after each step where these are kept."""
@@ -219,7 +221,7 @@ class SequenceData(ReplayData[SequenceBuffer]):
         try:
             collector = Collector(envs, self.derive("examine"))
             collector.carry = module.initial_carry(FEW)
-            buffer = SequenceReplay(FEW * 8 * length).build(self.spec, FEW, length)
+            buffer = SequenceReplay(self.spec, FEW, length, 0, capacity=FEW * 8 * length)
             buffer.add(collector.collect(module.act_fn(), 3 * length, None))
         finally:
             envs.close()

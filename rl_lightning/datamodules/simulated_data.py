@@ -15,7 +15,7 @@ from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.frames.frame_world import FrameWorld, frame_shape
 from rl_lightning.nn.frames.reward_net import RewardNet
-from rl_lightning.replay import BufferRecipe
+from rl_lightning.replay import BufferFactory, Replay
 from rl_lightning.replay.frames.frame_artifacts import load_frames
 from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.rollout.simulated_env import SimulatedEnvs, StartStates
@@ -201,7 +201,7 @@ class SimulatedReplayData(SimulatedEnvMixin, OnlineData):
         reward_from: str | None = None,
         num_envs: int = 16,
         batch_size: int = 32,
-        buffer: BufferRecipe | None = None,
+        buffer: BufferFactory = Replay,
         learning_starts: int = 1000,
         train_every: int = 16,
         utd_ratio: float = 0.25,

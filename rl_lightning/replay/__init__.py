@@ -1,7 +1,7 @@
 """Replay buffers; importing this package is what makes their names known to a YAML."""
 
 from rl_lightning.replay.prioritized import PrioritizedReplay
-from rl_lightning.replay.replay_buffer import BufferRecipe, ReplayBuffer
+from rl_lightning.replay.replay_buffer import BufferFactory, ReplayBuffer
 from rl_lightning.replay.ring import Replay
 from rl_lightning.replay.sequence import SequenceReplay
 from rl_lightning.replay.window_samplers import (
@@ -13,7 +13,7 @@ from rl_lightning.replay.window_samplers import (
 )
 
 __all__ = [
-    "BufferRecipe",
+    "BufferFactory",
     "EpisodeWindows",
     "PrioritizedReplay",
     "PrioritizedWindows",

@@ -8,32 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rl_lightning.replay.replay_buffer import BufferRecipe, ReplayBuffer
-from rl_lightning.replay.ring import make_buffer
+from rl_lightning.replay.ring import Replay
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import EnvSpec, Steps, Transitions
-
-
-class PrioritizedReplay(BufferRecipe):
-    """Prioritized replay with importance weights.
-
-    Args:
-        capacity: Rows to keep, or "auto" for half of the free memory and at most a million.
-        alpha: How strongly priorities count; 0 is uniform.
-        beta: How fully the weights correct for it at the start of the run; it rises to 1 at the end.
-        eps: Added to every priority, so that none is zero.
-    """
-
-    def __init__(
-        self, capacity: int | str = 1_000_000, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6
-    ) -> None:
-        self.capacity = capacity
-        self.alpha = alpha
-        self.beta = beta
-        self.eps = eps
-
-    def build(self, spec: EnvSpec, num_envs: int) -> ReplayBuffer:
-        return PrioritizedBuffer(spec, num_envs, self.capacity, self.alpha, self.beta, self.eps)
 
 
 class SumTree:
@@ -66,21 +43,30 @@ class SumTree:
         return node - self.leaves
 
 
-class PrioritizedBuffer:
-    """A ring of rows (or frames) under a sum tree. New rows get the largest priority seen."""
+class PrioritizedReplay(Replay):
+    """Prioritized replay with importance weights, under a sum tree. New rows get the largest priority seen.
+
+    Args:
+        capacity: Rows to keep, or "auto" for half of the free memory and at most a million.
+        alpha: How strongly priorities count; 0 is uniform.
+        beta: How fully the weights correct for it at the start of the run; it rises to 1 at the end.
+        eps: Added to every priority, so that none is zero.
+    """
 
     def __init__(
-        self, spec: EnvSpec, num_envs: int, capacity: int | str, alpha: float, beta: float, eps: float
+        self,
+        spec: EnvSpec,
+        num_envs: int,
+        /,
+        capacity: int | str = 1_000_000,
+        alpha: float = 0.6,
+        beta: float = 0.4,
+        eps: float = 1e-6,
     ) -> None:
-        self.store = make_buffer(spec, num_envs, capacity)
-        self.capacity = self.store.capacity
+        super().__init__(spec, num_envs, capacity)
         self.alpha, self.beta, self.eps = alpha, beta, eps
         self.tree = SumTree(self.capacity)
         self.largest = 1.0
-        self.progress = 0.0  # fraction of the run that is over; the DataModule sets it before sampling
-
-    def __len__(self) -> int:
-        return len(self.store)
 
     def add(self, steps: Steps) -> None:
         before: Any = self.store.cursor()
@@ -105,9 +91,6 @@ class PrioritizedBuffer:
         self.largest = max(self.largest, float(value.max()))
         if live.any():
             self.tree.set(flat[live], value[first][live] ** self.alpha)
-
-    def end_episode(self, env: int) -> None:
-        self.store.end_episode(env)
 
     def save(self, store: SegmentStore) -> dict[str, Any]:
         """Rows as segments; priorities change after writing, so each checkpoint holds them whole."""

@@ -10,28 +10,41 @@ from torch import Tensor
 
 from rl_lightning.errors import ResumeError
 from rl_lightning.replay.frames.frame_buffer import FrameBuffer
-from rl_lightning.replay.replay_buffer import BufferRecipe, ReplayBuffer, fit_capacity
+from rl_lightning.replay.replay_buffer import ReplayBuffer, fit_capacity
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import EnvSpec, Steps, Transitions
 
 
-class Replay(BufferRecipe):
-    """Keeps the newest rows and samples them uniformly.
+class Replay(ReplayBuffer):
+    """Keeps the newest rows and samples them uniformly; frames are stored once each, all else as packed rows.
 
     Args:
         capacity: Rows to keep, or "auto" for half of the free memory and at most a million.
     """
 
-    def __init__(self, capacity: int | str = 1_000_000) -> None:
-        self.capacity = capacity
+    def __init__(self, spec: EnvSpec, num_envs: int, /, capacity: int | str = 1_000_000) -> None:
+        kind = FrameBuffer if spec.is_pixels else RingBuffer
+        self.store: RingBuffer | FrameBuffer = kind(spec, num_envs, capacity)
+        self.capacity = self.store.capacity
+        self.progress = 0.0
 
-    def build(self, spec: EnvSpec, num_envs: int) -> ReplayBuffer:
-        return make_buffer(spec, num_envs, self.capacity)
+    def __len__(self) -> int:
+        return len(self.store)
 
+    def add(self, steps: Steps) -> None:
+        self.store.add(steps)
 
-def make_buffer(spec: EnvSpec, num_envs: int, capacity: int | str) -> RingBuffer | FrameBuffer:
-    """Frames are stored once each; everything else as packed rows."""
-    return FrameBuffer(spec, num_envs, capacity) if spec.is_pixels else RingBuffer(spec, num_envs, capacity)
+    def sample(self, count: int, generator: torch.Generator, n_step: int, gamma: float) -> Transitions:
+        return self.store.sample(count, generator, n_step, gamma)
+
+    def end_episode(self, env: int) -> None:
+        self.store.end_episode(env)
+
+    def save(self, store: SegmentStore) -> dict[str, Any]:
+        return self.store.save(store)
+
+    def load(self, state: dict[str, Any], store: SegmentStore) -> None:
+        self.store.load(state, store)
 
 
 class Columns:
@@ -53,7 +66,6 @@ class RingBuffer:
         self.columns = Columns(spec)
         self.capacity = fit_capacity(capacity, 4 * self.columns.total, num_envs)
         self.rows = torch.empty(self.capacity, self.columns.total)
-        self.progress = 0.0
         self.cuts: list[int] = []  # rows after which an episode was broken off
         self.written = 0  # rows ever written; the head is written % capacity
 
@@ -145,9 +157,6 @@ class RingBuffer:
         count = min(self.written - marks, self.capacity)
         index = np.arange(self.written - count, self.written) % self.capacity
         return index, np.full(count, priority)
-
-    def set_priorities(self, index: Tensor, priority: Tensor) -> None:
-        """Uniform sampling has no priorities."""
 
     def end_episode(self, env: int) -> None:
         """The env's episode is broken off after its newest row: nothing is summed across."""

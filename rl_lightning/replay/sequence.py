@@ -7,6 +7,7 @@ after seeing it. An episode's true last observation is a row of its own with a z
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.factories import make
 from rl_lightning.replay.replay_buffer import fit_capacity
 from rl_lightning.replay.ring_segments import (
     ages,
@@ -26,36 +28,10 @@ from rl_lightning.replay.ring_segments import (
     save_rings,
 )
 from rl_lightning.replay.segments import SegmentStore
-from rl_lightning.replay.window_samplers import UniformWindows, Windows
+from rl_lightning.replay.window_samplers import UniformWindows, Windows, WindowsFactory
 from rl_lightning.types import EnvSpec, Sequences, Steps
 
 ARRAYS = ("obs", "action", "reward", "terminated", "truncated", "is_first", "age")
-
-
-class SequenceReplay:
-    """Keeps the newest rows of every env and draws windows of them.
-
-    Args:
-        capacity: Rows to keep over all envs, or "auto" for half of the free memory (or disk), at most a million.
-        windows: How windows are drawn; null: all with the same probability.
-        within_episode: No window crosses from one episode into the next; episodes shorter than a window are unused.
-        memmap_dir: Folder for rows that memory cannot hold; null: in memory. A run leaves nothing there.
-    """
-
-    def __init__(
-        self,
-        capacity: int | str = 1_000_000,
-        windows: Windows | None = None,
-        within_episode: bool = False,
-        memmap_dir: str | None = None,
-    ) -> None:
-        self.capacity, self.windows = capacity, windows or UniformWindows()
-        self.within_episode, self.memmap_dir = within_episode, memmap_dir
-
-    def build(
-        self, spec: EnvSpec, num_envs: int, sequence_length: int, latent_dim: int = 0
-    ) -> SequenceBuffer:
-        return SequenceBuffer(spec, num_envs, sequence_length, self, latent_dim)
 
 
 def row_bytes(spec: EnvSpec, latent_dim: int = 0) -> int:
@@ -65,15 +41,17 @@ def row_bytes(spec: EnvSpec, latent_dim: int = 0) -> int:
     return obs + action + 4 + 3 + 4 + 4 * latent_dim
 
 
-class SequenceBuffer:
-    """One ring per env, `ring` rows long. A window is known by its last row, as `env * ring + slot`.
+class SequenceReplay:
+    """Keeps the newest rows of every env and draws windows of them.
+
+    One ring per env, `ring` rows long. A window of `sequence_length` rows is known by its last row, as
+    `env * ring + slot`. With every row a recurrent state of `latent_dim` numbers is kept; 0: none.
 
     Args:
-        spec: What the env is like.
-        num_envs: Rings.
-        sequence_length: Rows of a window.
-        recipe: Capacity and the way windows are drawn.
-        latent_dim: Width of the recurrent state that is kept with every row; 0: none.
+        capacity: Rows to keep over all envs, or "auto" for half of the free memory (or disk), at most a million.
+        windows: How windows are drawn.
+        within_episode: No window crosses from one episode into the next; episodes shorter than a window are unused.
+        memmap_dir: Folder for rows that memory cannot hold; null: in memory. A run leaves nothing there.
     """
 
     def __init__(
@@ -81,19 +59,19 @@ class SequenceBuffer:
         spec: EnvSpec,
         num_envs: int,
         sequence_length: int,
-        recipe: SequenceReplay,
-        latent_dim: int = 0,
+        latent_dim: int,
+        /,
+        capacity: int | str = 1_000_000,
+        windows: WindowsFactory = UniformWindows,
+        within_episode: bool = False,
+        memmap_dir: str | None = None,
     ) -> None:
-        self.spec, self.num_envs, self.sequence_length, self.latent_dim = (
-            spec,
-            num_envs,
-            sequence_length,
-            latent_dim,
-        )
-        self.within_episode = recipe.within_episode
-        self.scratch = None if recipe.memmap_dir is None else _folder(recipe.memmap_dir)
+        self.spec, self.num_envs = spec, num_envs
+        self.sequence_length, self.latent_dim = sequence_length, latent_dim
+        self.within_episode = within_episode
+        self.scratch = None if memmap_dir is None else _folder(memmap_dir)
         free = None if self.scratch is None else psutil.disk_usage(self.scratch.name).free
-        self.capacity = fit_capacity(recipe.capacity, row_bytes(spec, latent_dim), num_envs, free)
+        self.capacity = fit_capacity(capacity, row_bytes(spec, latent_dim), num_envs, free)
         self.ring = self.capacity // num_envs
         if self.ring < sequence_length + 1:
             raise ConfigError(
@@ -117,7 +95,7 @@ class SequenceBuffer:
         self.owed_latent = np.zeros((num_envs, latent_dim), np.float32)
         self.cuts: list[tuple[int, int]] = []  # (env, row) after which an episode was broken off
         self.progress = 0.0  # fraction of the run that is over; the DataModule sets it before sampling
-        self.window_sampler = recipe.windows.build(self)
+        self.window_sampler = make(windows, Windows, "data.buffer.windows", self)
 
     def _array(self, name: str, dtype: str, shape: tuple[int, ...] = ()) -> Tensor:
         whole = (self.num_envs, self.ring, *shape)
@@ -286,3 +264,7 @@ def _folder(place: str) -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix="replay-", dir=place)
     except OSError as error:
         raise ConfigError(f"buffer.disk: cannot write to {place} ({error.strerror})") from None
+
+
+# Makes a buffer of windows: of what is played, the envs, the rows of a window, the width of a kept state.
+SequenceReplayFactory = Callable[[EnvSpec, int, int, int], SequenceReplay]

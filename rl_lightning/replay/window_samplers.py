@@ -1,8 +1,9 @@
-"""Ways to draw windows from a sequence buffer: recipes, and the drawers they build."""
+"""Ways to draw windows from a sequence buffer."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,73 +14,15 @@ from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.replay.prioritized import SumTree
 
 if TYPE_CHECKING:
-    from rl_lightning.replay.sequence import SequenceBuffer
+    from rl_lightning.replay.sequence import SequenceReplay
 
 TRIES = 8  # rounds of drawing again what falls across an episode's end, before all windows are listed
 
 
 class Windows:
-    """Base of the recipes that a YAML names under `windows:`."""
+    """Draws the last rows of windows; where a subclass does not say otherwise, all with the same probability."""
 
-    def build(self, buffer: SequenceBuffer) -> WindowSampler:
-        raise TypeError(f"{type(self).__name__} must define build(buffer)")
-
-
-class UniformWindows(Windows):
-    """Every window has the same probability."""
-
-    def build(self, buffer: SequenceBuffer) -> WindowSampler:
-        return WindowSampler(buffer)
-
-
-class RecentWindows(Windows):
-    """New windows are drawn more often: the probability halves every `half_life` rows of an env.
-
-    Args:
-        half_life: Rows after which a window is drawn half as often.
-        recent_fraction: Fraction of the windows that is drawn so; the others are uniform.
-    """
-
-    def __init__(self, half_life: int = 10_000, recent_fraction: float = 0.5) -> None:
-        if half_life < 1 or not 0.0 <= recent_fraction <= 1.0:
-            raise ConfigError(
-                f"RecentWindows: half_life is {half_life} (at least 1), share {recent_fraction} (between 0 and 1)"
-            )
-        self.half_life, self.recent_fraction = half_life, recent_fraction
-
-    def build(self, buffer: SequenceBuffer) -> WindowSampler:
-        return RecentWindowSampler(buffer, self.half_life, self.recent_fraction)
-
-
-class EpisodeWindows(Windows):
-    """First an episode, each as likely as another, then a window in it, as PlaNet and Dreamer v1 draw them."""
-
-    def build(self, buffer: SequenceBuffer) -> WindowSampler:
-        if not buffer.within_episode:
-            raise ConfigError("EpisodeWindows draws within episodes; set data.buffer.within_episode to true")
-        return EpisodeWindowSampler(buffer)
-
-
-class PrioritizedWindows(Windows):
-    """Windows are drawn in proportion to how wrong the last prediction for them was.
-
-    Args:
-        alpha: How strongly priorities count; 0 is uniform.
-        beta: How fully the weights correct for it at the start of the run; it rises to 1 at the end.
-        eps: Added to every priority, so that none is zero.
-    """
-
-    def __init__(self, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6) -> None:
-        self.alpha, self.beta, self.eps = alpha, beta, eps
-
-    def build(self, buffer: SequenceBuffer) -> WindowSampler:
-        return PrioritizedWindowSampler(buffer, self.alpha, self.beta, self.eps)
-
-
-class WindowSampler:
-    """Draws the last rows of windows, uniformly."""
-
-    def __init__(self, buffer: SequenceBuffer) -> None:
+    def __init__(self, buffer: SequenceReplay, /) -> None:
         self.buffer = buffer
 
     def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -133,10 +76,26 @@ class WindowSampler:
         """Nothing is remembered."""
 
 
-class RecentWindowSampler(WindowSampler):
-    """Exponentially fewer old windows, in a fraction of all draws."""
+class UniformWindows(Windows):
+    """Every window has the same probability."""
 
-    def __init__(self, buffer: SequenceBuffer, half_life: int, recent_fraction: float) -> None:
+
+class RecentWindows(Windows):
+    """New windows are drawn more often: the probability halves every `half_life` rows of an env.
+
+    Args:
+        half_life: Rows after which a window is drawn half as often.
+        recent_fraction: Fraction of the windows that is drawn so; the others are uniform.
+    """
+
+    def __init__(
+        self, buffer: SequenceReplay, /, half_life: int = 10_000, recent_fraction: float = 0.5
+    ) -> None:
+        if half_life < 1 or not 0.0 <= recent_fraction <= 1.0:
+            raise ConfigError(
+                f"RecentWindows: half_life is {half_life} (at least 1), recent_fraction {recent_fraction} (between 0 "
+                "and 1)"
+            )
         super().__init__(buffer)
         self.rate, self.recent_fraction = math.log(2.0) / half_life, recent_fraction
 
@@ -151,8 +110,13 @@ class RecentWindowSampler(WindowSampler):
         return torch.where(torch.rand(count, generator=generator) < self.recent_fraction, recent, uniform)
 
 
-class EpisodeWindowSampler(WindowSampler):
-    """Every episode that has a window is as likely as another, however long it is."""
+class EpisodeWindows(Windows):
+    """First an episode, each as likely as another, then a window in it, as PlaNet and Dreamer v1 draw them."""
+
+    def __init__(self, buffer: SequenceReplay, /) -> None:
+        if not buffer.within_episode:
+            raise ConfigError("EpisodeWindows draws within episodes; set data.buffer.within_episode to true")
+        super().__init__(buffer)
 
     def sample(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         windows = self.buffer.all_windows()
@@ -172,10 +136,18 @@ class EpisodeWindowSampler(WindowSampler):
         )
 
 
-class PrioritizedWindowSampler(WindowSampler):
-    """A sum tree over last rows. New windows get the largest priority seen."""
+class PrioritizedWindows(Windows):
+    """Windows are drawn in proportion to how wrong the last prediction for them was.
 
-    def __init__(self, buffer: SequenceBuffer, alpha: float, beta: float, eps: float) -> None:
+    Args:
+        alpha: How strongly priorities count; 0 is uniform.
+        beta: How fully the weights correct for it at the start of the run; it rises to 1 at the end.
+        eps: Added to every priority, so that none is zero.
+    """
+
+    def __init__(
+        self, buffer: SequenceReplay, /, alpha: float = 0.6, beta: float = 0.4, eps: float = 1e-6
+    ) -> None:
         super().__init__(buffer)
         self.alpha, self.beta, self.eps = alpha, beta, eps
         self.tree = SumTree(buffer.num_envs * buffer.ring)
@@ -217,3 +189,7 @@ class PrioritizedWindowSampler(WindowSampler):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.tree.set(np.arange(len(state["priorities"])), state["priorities"].numpy())
         self.largest = state["largest"]
+
+
+# Makes what draws windows of a buffer.
+WindowsFactory = Callable[["SequenceReplay"], Windows]

@@ -118,7 +118,7 @@ def test_what_it_provides_acts_alike(loss):
 
 
 def test_wrong_options_are_refused():
-    with pytest.raises(ConfigError, match="loss is .l1.; it must be an object: ImitationLoss"):
+    with pytest.raises(ConfigError, match=r"loss is .l1.; it must be an object: ImitationLoss"):
         BC(SPEC, loss="l1")
     with pytest.raises(ConfigError, match="continuous"):
         BC(DISCRETE, loss=MeanSquaredError())

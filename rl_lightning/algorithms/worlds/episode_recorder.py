@@ -11,7 +11,8 @@ from rl_lightning.algorithms.acting import Acting
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported
-from rl_lightning.behaviors.behavior_policies import BehaviorPolicy, BrownianActions
+from rl_lightning.behaviors.behavior_policies import BehaviorFactory, BehaviorPolicy, BrownianActions
+from rl_lightning.factories import make
 from rl_lightning.models.world_models.episode_store import Recording
 from rl_lightning.types import Carry, EnvSpec
 
@@ -21,22 +22,21 @@ class EpisodeRecorder(Acting, ModelModule):  # type: ignore[misc]  # as RLModule
 
     Args:
         spec: What the env is like; filled in from the data.
-        policy: Who plays; null: actions that drift.
+        policy: Who plays.
     """
 
-    def __init__(self, spec: EnvSpec, policy: BehaviorPolicy | None = None) -> None:
+    def __init__(self, spec: EnvSpec, policy: BehaviorFactory = BrownianActions) -> None:
         super().__init__(spec)
-        self.policy = policy or BrownianActions()
-        self._act = self.policy.build(spec)
+        self.policy = make(policy, BehaviorPolicy, "policy", spec)
         self.recording = Recording.from_spec(spec)
 
     def initial_carry(self, count: int) -> Carry:
-        return self.policy.initial_carry(self.spec, count)
+        return self.policy.initial_carry(count)
 
     def act(
         self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        return self._act(obs, carry, generator, mask)
+        return self.policy.act(obs, carry, generator, mask)
 
     def update(self, batch: dict[str, Any]) -> Metrics:
         self.recording.append(batch)

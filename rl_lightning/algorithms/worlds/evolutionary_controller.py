@@ -13,9 +13,10 @@ from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import load_exported
 from rl_lightning.errors import ConfigError
-from rl_lightning.evolution.cmaes import CMAES, Evolution
+from rl_lightning.evolution.cmaes import CMAES, SearchFactory
 from rl_lightning.evolution.env_rollout import population_step
 from rl_lightning.evolution.fitness import Population
+from rl_lightning.factories import make
 from rl_lightning.models.world_models.controller import Controller
 from rl_lightning.models.world_models.image_vae import check_frames
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
@@ -39,7 +40,7 @@ class EvolutionaryController(PolicyModule):
         predict_termination: As in that stage.
         use_cell: The controller also sees the LSTM's cell ([z, h, c], Doom); off: [z, h] (CarRacing).
         controller_hidden_dim: Units of the controller's hidden layer; 0: linear.
-        strategy: The search; null: CMA-ES as in the paper.
+        strategy: The search.
         reevaluate_every: Generations between two careful looks at who is best.
         reevaluate_rollouts: Rollouts of such a look, for each candidate (paper: 1024).
     """
@@ -60,7 +61,7 @@ class EvolutionaryController(PolicyModule):
         predict_termination: bool = True,
         use_cell: bool = False,
         controller_hidden_dim: int = 0,
-        strategy: CMAES | None = None,
+        strategy: SearchFactory = CMAES,
         reevaluate_every: int = 25,
         reevaluate_rollouts: int = 1024,
     ) -> None:
@@ -85,14 +86,13 @@ class EvolutionaryController(PolicyModule):
         )
         self.world.requires_grad_(False)
         self.map = Controller(self.world.feature_width(use_cell), spec, controller_hidden_dim)
-        self.strategy = strategy or CMAES()
+        self.evolution = make(strategy, CMAES, "strategy", self.map.size)
         self.reevaluate_every, self.reevaluate_rollouts = reevaluate_every, reevaluate_rollouts
-        self.register_buffer("best", torch.full((self.map.size,), self.strategy.mean_init))
+        self.register_buffer("best", torch.full((self.map.size,), self.evolution.mean_init))
         self.register_buffer("best_fitness", torch.full((), -torch.inf))  # of the last careful look
-        self.evolution: Evolution | None = None
 
     def setup(self, stage: str) -> None:
-        if stage != "fit" or self.evolution is not None:
+        if stage != "fit" or self.evolution.begun:
             return
         saved: Any = load_exported(self.source, "world")
         own = self.world.exported("").init_args
@@ -101,8 +101,7 @@ class EvolutionaryController(PolicyModule):
                 f"{self.source}: a world of {saved.exported('').init_args}; this stage has {own}. Set its sizes to fit"
             )
         self.world.load_state_dict(saved.state_dict())
-        seed = derive(self.data_source.seed, "evolve")
-        self.evolution = self.strategy.build(self.map.size, seed)
+        self.evolution.begin(derive(self.data_source.seed, "evolve"))
 
     def initial_carry(self, count: int) -> Carry:
         return self.world.memory.initial_carry(count)
@@ -117,7 +116,6 @@ class EvolutionaryController(PolicyModule):
         return Population(numbers.to(self.device), self.world, self.map, self.use_cell)
 
     def update(self, batch: Any) -> Metrics:
-        assert self.evolution is not None
         search = self.evolution
         generation, members = search.generation, search.ask()
         fitness = batch.evaluate(self.population(members), f"generation/{generation}").mean(1)  # [P]
@@ -137,7 +135,6 @@ class EvolutionaryController(PolicyModule):
 
     def _reevaluate(self, batch: Any, winner: Tensor, generation: int) -> Metrics:
         """The best so far, the centre of the search and this generation's winner, once more, with equal luck."""
-        assert self.evolution is not None
         candidates = torch.stack([self.best.cpu(), self.evolution.mean, winner])
         fitness = batch.evaluate(
             self.population(candidates), f"reevaluate/{generation}", self.reevaluate_rollouts
@@ -152,11 +149,11 @@ class EvolutionaryController(PolicyModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
-        if self.evolution is not None:
+        if self.evolution.begun:
             checkpoint["evolution"] = self.evolution.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if self.evolution is not None and "evolution" in checkpoint:
+        if self.evolution.begun and "evolution" in checkpoint:
             self.evolution.load_state_dict(checkpoint["evolution"])
 
     def configure_optimizers(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -29,8 +30,8 @@ Buffer = TypeVar("Buffer", bound=ReplayStorage)
 
 
 class ReplayData(EnvData, Generic[Buffer]):
-    """Owns named buffers of one kind; without phases there is one, `replay`. A subclass sets `recipe` and defines
-    `build_buffer()`.
+    """Owns named buffers of one kind; without phases there is one, `replay`. A subclass sets `buffer_factory` and
+    defines `make_buffer()`.
 
     Args:
         env: The environment and all that is wrapped around it.
@@ -39,7 +40,7 @@ class ReplayData(EnvData, Generic[Buffer]):
     """
 
     draw: torch.Generator
-    recipe: Any
+    buffer_factory: Callable[..., Any]
     learning_starts: int
 
     def __init__(self, env: EnvLike, num_envs: int, vectorization: str) -> None:
@@ -59,14 +60,14 @@ class ReplayData(EnvData, Generic[Buffer]):
         super().begin_anew()
         self.replays, self.filled, self.drawn_from = {}, "replay", "replay"
 
-    def build_buffer(self, recipe: Any) -> Buffer:
+    def make_buffer(self, factory: Any) -> Buffer:
         """An empty buffer."""
-        raise TypeError(f"{type(self).__name__} must define build_buffer(recipe)")
+        raise TypeError(f"{type(self).__name__} must define make_buffer(factory)")
 
     def named(self, name: str) -> Buffer:
         """A buffer by its name; a new name gets a buffer of its own."""
         if name not in self.replays:
-            self.replays[name] = self.build_buffer(self.recipe)
+            self.replays[name] = self.make_buffer(self.buffer_factory)
         return self.replays[name]
 
     @property
@@ -105,11 +106,11 @@ class ReplayData(EnvData, Generic[Buffer]):
         self.filled = state.get("filled", "replay")
         self.drawn_from = state.get("drawn_from", "replay")
         for name, saved in state["buffers"].items():
-            recipe = with_saved_capacity(
-                self.recipe, state.get("capacities", {}).get(name), self.named(name).capacity
+            factory = with_saved_capacity(
+                self.buffer_factory, state.get("capacities", {}).get(name), self.named(name).capacity
             )
-            if recipe is not None:
-                self.replays[name] = self.build_buffer(recipe)
+            if factory is not None:
+                self.replays[name] = self.make_buffer(factory)
             self.named(name).load(saved, store.part(name))
             for env in self.restarted:
                 self.named(name).end_episode(env)

@@ -54,7 +54,6 @@ class FrameBuffer:
         self.mask = torch.ones(n, length, masks, dtype=torch.bool)
         # Writing through numpy costs a tenth of writing through torch.
         self._array = {name: getattr(self, name).numpy() for name in ARRAYS}
-        self.progress = 0.0
         self.total = [0] * n  # slots ever written, per env; the next one to write is total % length
         self.next_age = [0] * n
         self.cuts: list[tuple[int, int]] = []  # (env, slot) whose next frame was lost
@@ -199,9 +198,6 @@ class FrameBuffer:
             index += [changed, stale]
             priorities += [np.where(valid, priority, 0.0), np.zeros(len(stale))]
         return np.concatenate(index), np.concatenate(priorities)
-
-    def set_priorities(self, index: Tensor, priority: Tensor) -> None:
-        """Uniform sampling has no priorities."""
 
     def end_episode(self, env: int) -> None:
         """The env's episode is broken off: the frame after its newest step is lost, so that step is never drawn."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
 import torch
 import yaml
 
+from rl_lightning.datamodules.sequence_data import SequenceData
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.text import file_size, short
 from rl_lightning.redaction import redact
@@ -54,13 +54,11 @@ def describe(cli: RLCLI, names: list[str], probe: bool = True) -> str:
 
 def buffer_lines(data: Any) -> list[str]:
     """Memory of the replay buffer, made for a moment: pages that are never written cost nothing."""
-    recipe = vars(data).get("recipe")
-    if recipe is None:
+    factory = vars(data).get("buffer_factory")
+    if factory is None:
         return []
-    windows = (
-        (data.sequence_length,) if "sequence_length" in inspect.signature(recipe.build).parameters else ()
-    )
-    buffer = recipe.build(data.spec, data.num_envs, *windows)
+    windows = (data.sequence_length, 0) if isinstance(data, SequenceData) else ()
+    buffer = factory(data.spec, data.num_envs, *windows)
     return [f"buffer       {short(buffer.capacity)} rows, {size_of(buffer) / 2**20:.0f} MB"]
 
 
