@@ -64,7 +64,7 @@ def fit(who: str, file: str, seed: int, updates: int) -> float:
     else:
         from rl_lightning.models.density import RealNVP
 
-        net = RealNVP(num_couplings=COUPLINGS, hidden_dims=[HIDDEN, HIDDEN]).build(rows.shape[1])
+        net = RealNVP(rows.shape[1], num_couplings=COUPLINGS, hidden_dims=[HIDDEN, HIDDEN])
         net.fit_statistics(train)
         score, loss, parameters = net.score, net.loss, list(net.parameters())
     optimizer, draw, told = torch.optim.Adam(parameters, LR), torch.Generator().manual_seed(seed), []

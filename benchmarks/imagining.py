@@ -17,6 +17,7 @@ import json
 import statistics
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import imagining_settings as settings
@@ -95,10 +96,11 @@ def flow() -> Any:
     """GORMPO's penalty by a RealNVP of its sizes; what it is calibrated on does not change what it costs."""
     from rl_lightning.models.density import RealNVP
     from rl_lightning.models.density.calibrated import CalibratedDensity
+    from rl_lightning.models.described import describe
     from rl_lightning.models.dynamics.penalties import TanhPenalty
 
-    recipe = RealNVP(num_couplings=settings.COUPLINGS, hidden_dims=[settings.FLOW_HIDDEN] * 2)
-    density = CalibratedDensity(recipe.spec(), settings.OBS, settings.ACTION)
+    recipe = partial(RealNVP, num_couplings=settings.COUPLINGS, hidden_dims=[settings.FLOW_HIDDEN] * 2)
+    density = CalibratedDensity(describe(recipe), settings.OBS, settings.ACTION)
     density.calibrate(torch.randn(1000, settings.OBS + settings.ACTION))
     penalty = TanhPenalty("none")
     penalty.use(density.eval())

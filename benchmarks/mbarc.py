@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ from rl_lightning.envs.wrappers.transforms import AtariFrames
 from rl_lightning.functional.frame_losses import clipped_frame_loss
 from rl_lightning.kernels.malloc import set_malloc_thresholds
 from rl_lightning.models.frames.frame_world import FrameWorld, NextFramePredictor
+from rl_lightning.nn.frames.reward_net import SpatialRewardNet
 from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.rollout.collect import Collector
 from rl_lightning.rollout.simulated_env import SimulatedEnvs, StartStates
@@ -59,7 +61,7 @@ def spec(colors: int) -> EnvSpec:
 
 def world(colors: int) -> FrameWorld:
     torch.manual_seed(0)
-    made = NextFramePredictor(colors=colors, norm="instance", reward_net="spatial").build(spec(colors))
+    made = NextFramePredictor(spec(colors), colors=colors, norm="instance", reward_net=SpatialRewardNet)
     made.latent_anneal.fill_(1.0)
     return made
 
@@ -147,7 +149,7 @@ def windows(colors: int, length: int) -> FrameWindow:
 
 def train(colors: int, batches: int) -> float:
     """Batches of 4 per second, each with its gradient step."""
-    recipe = NextFramePredictor(colors=colors, norm="instance")
+    recipe = partial(NextFramePredictor, colors=colors, norm="instance")
     model = NextFrame(spec(colors), predictor=recipe)
     model.raw_optimizers()
     model.gradient_steps.fill_(22_250)  # the latent is in full use
@@ -190,7 +192,7 @@ class PlainAdafactor:
 
 
 def train_plain(batches: int) -> float:
-    net = NextFramePredictor(colors=0, norm="instance").build(spec(0))
+    net = NextFramePredictor(spec(0), colors=0, norm="instance")
     net = net.to(memory_format=torch.contiguous_format).train()  # type: ignore[call-overload]
     optimizer = PlainAdafactor(list(net.parameters()))
     window = windows(0, batches + 1)

@@ -51,7 +51,7 @@ def build(rule: str) -> tuple[RLData, RLModule]:
     data = OnlineData(
         EnvConfig(id=s["env"]),
         batch_size=s["batch_size"],
-        buffer=Replay(s["capacity"]),
+        buffer=partial(Replay, capacity=s["capacity"]),
         learning_starts=s["learning_starts"],
         train_every=every,
         utd_ratio=s.get("updates", 1) / every,

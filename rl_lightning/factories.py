@@ -35,17 +35,17 @@ def make(factory: Callable[..., Made], kind: type[Made], name: str, *known: Any)
             f"{name} is a made {type(factory).__name__}; give what makes it: a class, or a functools.partial of one"
         )
     try:
-        made = factory(*known)
+        part = factory(*known)
     except TypeError as error:
         given = ", ".join(f"{value!r:.40}" for value in known)
         raise ConfigError(
             f"{name}: {name_of_factory(factory)} cannot be made of ({given}): {error}"
         ) from error
-    if not isinstance(made, kind):
+    if not isinstance(part, kind):
         raise ConfigError(
-            f"{name}: {name_of_factory(factory)} made a {type(made).__name__}; it must be a {kind.__name__}"
+            f"{name}: {name_of_factory(factory)} made a {type(part).__name__}; it must be a {kind.__name__}"
         )
-    return made
+    return part
 
 
 def class_of(factory: Any) -> type[Any] | None:
@@ -73,5 +73,5 @@ def defaults_of(cls: type[Any]) -> dict[str, Any]:
 
 
 def name_of_factory(factory: Callable[..., Any]) -> str:
-    made = class_of(factory) or factory
-    return getattr(made, "__name__", type(made).__name__)
+    source = class_of(factory) or factory
+    return getattr(source, "__name__", type(source).__name__)

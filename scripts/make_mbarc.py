@@ -79,14 +79,15 @@ def learn_world(
         game, frames, sequence_length=length, batch_size=batch_size, val_fraction=0.0, event_fraction=turning
     )
     data.configure(RunConfig(updates=steps), seed)
-    recipe = NextFramePredictor(
+    recipe = partial(
+        NextFramePredictor,
         embed_dim=8,
         base_channels=24,
         filter_double_steps=2,
         dropout=0.0,
         residual_dropout=0.0,
         bottleneck_bits=0,
-        **(sizes or {"compress_steps": 3}),
+        **sizes or {"compress_steps": 3},
     )
     usual = {
         "optimizer": partial(Adam, eps=1e-5),

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from lightning.pytorch import Callback
 
 from rl_lightning.algorithms import RLModule
-from rl_lightning.behaviors.behavior_policies import BehaviorPolicy
 from rl_lightning.callbacks import LogConfig
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules import RLData
@@ -26,18 +25,15 @@ from rl_lightning.envs.make import EnvConfig
 from rl_lightning.envs.toys import _TOYS as TOYS
 from rl_lightning.envs.wrappers.env_noise import EnvNoise
 from rl_lightning.envs.wrappers.transforms import Transform
-from rl_lightning.evolution.cmaes import CMAES
 from rl_lightning.evolution.fitness import Fitness
 from rl_lightning.functional.advantage_estimators import AdvantageEstimator
 from rl_lightning.functional.diffusion_samplers import Sampler
 from rl_lightning.functional.noise_schedules import NoiseSchedule
-from rl_lightning.models.density import DensityRecipe
+from rl_lightning.functional.reward_losses import RewardLoss
 from rl_lightning.models.diffusion.candidate_filters import CandidateFilter
-from rl_lightning.models.frames.frame_world import NextFramePredictor
-from rl_lightning.nn.denoisers.row_denoisers import Denoiser
+from rl_lightning.models.imitation_losses import ImitationLoss
 from rl_lightning.optim.schedules import Schedule
 from rl_lightning.planning.planners import Planner
-from rl_lightning.replay import BufferRecipe
 from rl_lightning.replay.reward_samplers import RewardSampler
 from rl_lightning.runs.config import aliases, catalog
 from rl_lightning.runs.config.catalog import argument_docs, in_configs
@@ -150,13 +146,22 @@ def sections() -> list[Section]:
         Section("Transforms", "Entries of `data.env.transforms`.", below(Transform, "apply")),
         Section("Small envs", "`env.kwargs` of the ids below `rl/`.", toys()),
         Section("Networks", "`network` of an algorithm.", parts("Network")),
-        Section("Buffers", "`buffer` of OnlineData.", below(BufferRecipe, "build")),
-        Section("Worlds of frames", "`network` of NextFrame.", [NextFramePredictor]),
+        Section("Buffers", "`buffer` of OnlineData.", parts("BufferFactory")),
+        Section("Buffers of sequences", "`buffer` of SequenceData.", parts("SequenceReplayFactory")),
+        Section("Windows", "`windows` of SequenceReplay.", parts("WindowsFactory")),
+        Section("Worlds of frames", "`predictor` of NextFrame.", parts("FrameWorldFactory")),
+        Section(
+            "Reward heads", "`reward_net` of RewardModel and of a world of frames.", parts("RewardNetFactory")
+        ),
+        Section(
+            "Reward losses", "`reward_loss` of RewardModel and NextFrame.", below(RewardLoss, "__call__")
+        ),
+        Section("Imitation losses", "`loss` of BC.", below(ImitationLoss, "__call__")),
         Section("Reward samplers", "`sampler` of RewardStepData.", below(RewardSampler, "groups")),
         Section("Optimizers", "`optimizer` of an algorithm.", parts("OptimizerFactory")),
         Section("Schedules", "`lr_schedule`, `clip_range_schedule`, ...", below(Schedule, "value")),
-        Section("Densities", "`density` of Density.", below(DensityRecipe, "build")),
-        Section("Denoisers", "`denoiser` of what learns by diffusion.", below(Denoiser, "build")),
+        Section("Densities", "`density_model` of Density.", parts("DensityFactory")),
+        Section("Denoisers", "`denoiser` of what learns by diffusion.", parts("DenoiserFactory")),
         Section(
             "Noise schedules", "`schedule` of what learns by diffusion.", below(NoiseSchedule, "log_alpha")
         ),
@@ -164,8 +169,8 @@ def sections() -> list[Section]:
         Section("Candidate filters", "`filter` of DiceGuidance.", below(CandidateFilter, "choose")),
         Section("Reward tunings", "`rewards` of OfflineData.", below(RewardTuning, "tune")),
         Section("Planners", "`planner` of an algorithm.", below(Planner, "refit")),
-        Section("Data policies", "`policy` of Record.", below(BehaviorPolicy, "build")),
-        Section("Evolution", "`strategy` of EvolutionaryController.", [CMAES]),
+        Section("Data policies", "`policy` of EpisodeRecorder.", parts("BehaviorFactory")),
+        Section("Evolution", "`strategy` of EvolutionaryController.", parts("SearchFactory")),
         Section("Fitness", "`fitness` of EvolutionData.", below(Fitness, "evaluate")),
         Section("Return computers", "`returns` of PPO.", below(AdvantageEstimator, "compute")),
         Section(
@@ -218,6 +223,8 @@ def default_text(value: Any) -> str:
         return "required"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, type):
+        return value.__name__
     return str(list(value)) if isinstance(value, tuple) else str(value)
 
 

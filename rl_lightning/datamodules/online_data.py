@@ -83,9 +83,8 @@ class OnlineData(ReplayData[ReplayBuffer]):
 
     def _load_dataset(self, source: OfflineSource) -> None:
         """Writes recorded rows as if they had just been played; a resumed run brings its own."""
-        buffer = getattr(self.buffer, "store", None)
-        uniform = type(self.buffer) is Replay and isinstance(buffer, RingBuffer)
-        if not uniform or self.num_envs != 1 or self.spec.action_mask:
+        buffer = self.buffer.store if type(self.buffer) is Replay else None
+        if not isinstance(buffer, RingBuffer) or self.num_envs != 1 or self.spec.action_mask:
             raise ConfigError("data.dataset needs a Replay buffer of flat observations and data.num_envs 1")
         name = source.name
         rows = load_dataset(name) if source.dataset is None else source.dataset

@@ -37,7 +37,7 @@ class CMAES:
         self.seed: int | None = None
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         return self.seed is not None
 
     def begin(self, seed: int) -> None:

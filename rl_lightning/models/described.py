@@ -46,12 +46,12 @@ def describe(value: Any) -> Any:
         return type(value)(describe(item) for item in value)
     if isinstance(value, dict):
         return {str(key): describe(item) for key, item in value.items()}
-    made = class_of(value)
-    arguments = arguments_of(value) if made is None else settings_of(value) if nameable(made) else None
+    maker = class_of(value)
+    arguments = arguments_of(value) if maker is None else settings_of(value) if nameable(maker) else None
     if arguments is None:
         return given_in_python(value)
     return {
-        "class_path": path_of(made or type(value)),
+        "class_path": path_of(maker or type(value)),
         "init_args": {k: describe(v) for k, v in arguments.items()},
     }
 
@@ -266,7 +266,9 @@ def trusted_class(class_path: str, where: str) -> type[Any]:
         return member
     root = module.split(".")[0]
     if root not in sys.modules and root not in sys.stdlib_module_names:
-        raise ConfigError(f"{where} was made with {class_path}; if you trust it, import {root} first")
+        raise ConfigError(
+            f"{where} was made with {class_path}; if you trust it, import {root} first (--import {root})"
+        )
     raise ConfigError(f"{where} names {class_path}, which is not a class that a checkpoint may make")
 
 

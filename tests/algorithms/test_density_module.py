@@ -1,6 +1,7 @@
 """The density stage: statistics once, best weights with their calibration, patience, and what it tells."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +16,7 @@ from rl_lightning.types import EnvSpec, Transitions
 
 SPEC = EnvSpec("", (3,), action_kind="continuous", action_shape=(2,))
 DISCRETE = EnvSpec("", (3,), action_kind="discrete", action_sizes=(4,))
-SMALL = RealNVP(num_couplings=4, hidden_dims=[32, 32])
+SMALL = partial(RealNVP, num_couplings=4, hidden_dims=[32, 32])
 
 
 def experience(count: int, seed: int, spec: EnvSpec = SPEC) -> Transitions:
@@ -135,7 +136,7 @@ def test_statistics_are_taken_once(data):
 
 
 def test_kernels_need_no_updates(data):
-    model = stage(data, density_model=KDE(max_rows=2000))
+    model = stage(data, density_model=partial(KDE, max_rows=2000))
     assert model.configure_optimizers() is None and model.update(experience(4, 0)) == {}
     assert not model.should_stop
     evaluate(model)
@@ -145,7 +146,7 @@ def test_kernels_need_no_updates(data):
     assert report["ood"]["noise_1"]["auroc"] > 0.9
 
 
-@pytest.mark.parametrize("recipe", [SMALL, KDE(max_rows=500)])
+@pytest.mark.parametrize("recipe", [SMALL, partial(KDE, max_rows=500)])
 def test_what_it_provides_is_its_best_copy(recipe, data):
     model = stage(data, density_model=recipe, density_of="obs_action_next_obs")
     learn(model, 3)

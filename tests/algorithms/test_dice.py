@@ -1,5 +1,7 @@
 """Diffusion-DICE: who moves when, what may be changed after training, and numbers that must stay finite."""
 
+from functools import partial
+
 import pytest
 import torch
 from algorithms.diffusion_toys import artifact, rows
@@ -25,7 +27,9 @@ SMALL = {
 @pytest.fixture(scope="module")
 def behavior(tmp_path_factory):
     torch.manual_seed(0)
-    model = BehaviorDiffusion(SPEC, MLPDenoiser([16], 8), normalize_obs=False)
+    model = BehaviorDiffusion(
+        SPEC, partial(MLPDenoiser, hidden_dims=[16], time_embed_dim=8), normalize_obs=False
+    )
     return artifact(model, tmp_path_factory.mktemp("behavior"))
 
 
@@ -223,7 +227,10 @@ def test_two_arms(tmp_path):
     action = torch.where(torch.rand(512, 1) < 0.5, -0.5, 0.5).repeat(1, 2)
     data = rows(action, (action[:, 0] > 0).float())
     spec = EnvSpec("bandit", (1,), action_shape=(2,))
-    place = artifact(BehaviorDiffusion(spec, MLPDenoiser([8], 4), normalize_obs=False), tmp_path / "b")
+    place = artifact(
+        BehaviorDiffusion(spec, partial(MLPDenoiser, hidden_dims=[8], time_embed_dim=4), normalize_obs=False),
+        tmp_path / "b",
+    )
     model = DiceGuidance(
         spec,
         place,

@@ -1,6 +1,7 @@
 """Diffusion-DICE where the right answer is known: a Gaussian, eight modes, the paper's annulus."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -74,7 +75,7 @@ def test_the_target_is_the_one_of_the_specification():
 
 def learned(data, folder, alpha, behavior_updates, updates, width=128, power=1.0, denoiser=None):
     """Behaviour, then critic and guide, on a bandit's rows."""
-    net, cosine = denoiser or MLPDenoiser([width] * 3), Cosine(1e-4)
+    net, cosine = denoiser or partial(MLPDenoiser, hidden_dims=[width] * 3), Cosine(1e-4)
     behavior = BehaviorDiffusion(
         SPEC, net, timestep_power=power, normalize_obs=False, lr=1e-3, lr_schedule=cosine
     )
@@ -180,7 +181,7 @@ def test_the_annulus_of_the_paper(tmp_path):
     """Guide, then select stays on the data and earns more than selecting alone, or guiding by a wrong estimate."""
     torch.manual_seed(0)
     action = annulus()
-    net = ResidualDenoiser([128, 64, 32], 64)
+    net = partial(ResidualDenoiser, down_dims=[128, 64, 32], embed_dim=64)
     model = learned(
         rows(action, true_reward(action)[0]), tmp_path, 0.1, 10_000, 3000, power=2.0, denoiser=net
     )

@@ -1,6 +1,7 @@
 """Diffusion policy: what is played when, that modes stay apart, and that ranges travel with the weights."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from rl_lightning.optim.schedules import Cosine
 from rl_lightning.types import ActionWindows, EnvSpec
 
 SPEC = EnvSpec("line", (2,), action_shape=(1,))
-NET = MLPDenoiser([64, 64], 16)
+NET = partial(MLPDenoiser, hidden_dims=[64, 64], time_embed_dim=16)
 
 
 def made(**arguments):
@@ -68,9 +69,9 @@ def windows(count=64):
 @pytest.mark.parametrize(
     ("net", "updates"),
     [
-        (MLPDenoiser([128, 128], 16), 1500),
-        (UNetDenoiser([16, 32], 3, 8, 16), 500),
-        (TransformerDenoiser(32, 2, 1, 0.0), 400),
+        (partial(MLPDenoiser, hidden_dims=[128, 128], time_embed_dim=16), 1500),
+        (partial(UNetDenoiser, down_dims=[16, 32], kernel_size=3, num_groups=8, time_embed_dim=16), 500),
+        (partial(TransformerDenoiser, embed_dim=32, num_heads=2, num_layers=1, dropout=0.0), 400),
     ],
     ids=["mlp", "unet", "transformer"],
 )

@@ -21,6 +21,7 @@ from rl_lightning.envs.wrappers.transforms import AtariFrames, FrameStack, GrayL
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.functional.frame_losses import UNSEEN
 from rl_lightning.models.frames.frame_metrics import reward_scores
+from rl_lightning.nn.frames.reward_net import SpatialRewardNet
 from rl_lightning.optim import Adam
 from rl_lightning.optim.schedules import Linear
 from rl_lightning.replay.reward_samplers import ClassBalancedSampler
@@ -41,7 +42,7 @@ def case(frames: str, **model) -> Case:
         )
 
     def make(spec, **more):
-        network = RECIPE(**{**GOOD, **model.pop("predictor", {})})
+        network = partial(RECIPE, **{**GOOD, **model.pop("predictor", {})})
         given = {
             "optimizer": partial(Adam, eps=1e-5),
             "lr": 2e-3,
@@ -58,7 +59,8 @@ def test_a_world_is_learned_with_its_ends_and_joint_rewards(frames):
     """Online: the head learns along with the world. Copying the last frame would score 0."""
     torch.set_num_threads(1)
     done = fit(
-        case(frames, predictor={"reward_net": "spatial", "predict_termination": True}), RunConfig(updates=300)
+        case(frames, predictor={"reward_net": SpatialRewardNet, "predict_termination": True}),
+        RunConfig(updates=300),
     )
     model = done.model.eval()
     with torch.no_grad():
@@ -145,7 +147,7 @@ def test_pixels_near_rare_colours_count_more(frames):
     for wrong, said in (
         ({"rare_pixel_weight": 0.0}, "a weight above 0"),
         ({"rare_pixel_threshold": 0.0}, "a share above 0"),
-        ({"rare_pixel_weight": 2.0, "predictor": {"colors": 0}}, "network.colors 0"),
+        ({"rare_pixel_weight": 2.0, "predictor": {"colors": 0}}, "predictor.colors 0"),
     ):
         with pytest.raises(ConfigError, match=said):
             fit(case(frames, **wrong), RunConfig(updates=1))
@@ -208,7 +210,7 @@ def test_only_colours_that_frames_hold_are_foretold(frames):
 
 
 def test_seen_colours_need_not_lie_side_by_side():
-    world = RECIPE(colors=6).build(probe_spec(SMALL))
+    world = RECIPE(probe_spec(SMALL), colors=6)
     world.seen.copy_(torch.tensor([0, 1, 0, 1, 1, 0], dtype=torch.bool))
     world.logits.weight.data.zero_()
     world.logits.bias.data.copy_(torch.tensor([9.0, 1.0, 8.0, 3.0, 2.0, 7.0]))
@@ -218,7 +220,7 @@ def test_seen_colours_need_not_lie_side_by_side():
     assert (world.mode(found) == 3).all(), "the likeliest of the seen ones, by its own number"
     assert world.classes(torch.tensor([[1, 3], [4, 0]])).tolist() == [[0, 1], [2, UNSEEN]]
     older = {name: value for name, value in world.state_dict().items() if name != "seen"}
-    fresh = RECIPE(colors=6).build(probe_spec(SMALL))
+    fresh = RECIPE(probe_spec(SMALL), colors=6)
     fresh.load_state_dict(older)
     assert bool(fresh.seen.all()), "weights of before it was noted are taken as they are"
 
@@ -247,7 +249,7 @@ def test_a_head_learns_on_a_world_that_stays_as_it_is(frames, tmp_path):
         found = done.model.eval().validate(done.data)
     assert found["eval/reward_recall_zero"] > 0.9 and found["eval/score"] > 0.4  # chance is a third
     offered = done.model.exports()["reward"]
-    assert offered.prefix == "reward_net." and offered.init_args["compress_steps"] == 1
+    assert offered.prefix == "reward_net." and offered.init_args["maps"]["compress_steps"] == 1
 
 
 def test_scores_of_rewards_by_hand():
@@ -286,7 +288,7 @@ def catch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **config) -> float:
         yaml.safe_dump({"extends": "mbarc/catch", "name": "catch", **config})
     )
     assert main(["fit", "--config", "./catch.yaml", "--log.tensorboard", "false"]) == 0
-    run = tmp_path / "lightning_logs" / "catch"
+    run = tmp_path / "lightning_logs" / "catch-1"
     policies = sorted(run.glob("policy*"))
     return float(Run(policies[-1]).read()["best"])
 

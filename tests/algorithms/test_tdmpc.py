@@ -1,5 +1,7 @@
 """TD-MPC and TD-MPC2 against their traps: pairing of rows, edges of bins, where gradients end, what a target is."""
 
+from functools import partial
+
 import pytest
 import torch
 from contracts.cases import BY_NAME
@@ -281,7 +283,7 @@ def test_slices_lie_within_episodes():
     for _ in range(20):
         rows = run.data.next_batch()
         assert not rows.is_first[:, 1:].any() and not rows.terminated[:, :-1].any()
-    crossing = bare(BY_NAME["tdmpc2-episodic"].but(data={"buffer": SequenceReplay(2000)}))
+    crossing = bare(BY_NAME["tdmpc2-episodic"].but(data={"buffer": partial(SequenceReplay, capacity=2000)}))
     with pytest.raises(ConfigError, match="within_episode"):
         for _ in range(5):
             crossing.learn(crossing.block())

@@ -16,12 +16,12 @@ PIXELS = EnvSpec(
 
 def test_stacked_frames_are_counted_once():
     rows = 5_000
-    size = size_of(Replay(rows).build(PIXELS, 1))
+    size = size_of(Replay(PIXELS, 1, capacity=rows))
     assert rows * 84 * 84 <= size <= rows * 84 * 84 * 1.02
 
 
 def test_a_sequence_buffer_holds_what_its_rows_need():
-    size = size_of(SequenceReplay(4_000).build(PIXELS, 2, 16))
+    size = size_of(SequenceReplay(PIXELS, 2, 16, 0, capacity=4_000))
     assert size == pytest.approx(4_000 * row_bytes(PIXELS), rel=0.1)
 
 

@@ -68,7 +68,8 @@ def test_import_is_for_packages_of_ones_own(rl: Rl, package: str) -> None:
 def test_import_allows_what_the_user_named(rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("my_own_nets.py").write_text(
         "from rl_lightning.nn import MLP\n\n\nclass Wide(MLP):\n"
-        "    def __init__(self, width: int = 8) -> None:\n        super().__init__(hidden_dims=[width])\n"
+        "    def __init__(self, obs_shape, /, width: int = 8) -> None:\n"
+        "        super().__init__(obs_shape, hidden_dims=[width])\n"
     )
     monkeypatch.syspath_prepend(str(workdir))
     words = [

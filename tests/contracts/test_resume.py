@@ -57,7 +57,7 @@ def test_networks_large_enough_for_the_kernels_too(tmp_path: Path) -> None:
 def test_a_ring_that_wrapped_resumes_with_its_own_rows(tmp_path: Path) -> None:
     from rl_lightning.replay import Replay
 
-    case = BY_NAME["sac"].but(data={"buffer": Replay(100)})
+    case = BY_NAME["sac"].but(data={"buffer": partial(Replay, capacity=100)})
     fit(case, tmp_path / "straight", 3 * UNIT)
     for budget in (UNIT, 2 * UNIT, 3 * UNIT):
         fit(case, tmp_path / "parts", budget, resume=budget > UNIT)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +18,7 @@ from rl_lightning.envs.termination import NoTermination
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.models.density import RealNVP
 from rl_lightning.models.density.calibrated import CalibratedDensity
+from rl_lightning.models.described import describe
 from rl_lightning.models.dynamics.penalties import NoPenalty, Penalty, TanhPenalty
 from rl_lightning.replay.segments import SegmentStore
 
@@ -192,7 +194,7 @@ def test_another_model_than_the_run_began_with_is_not_resumed(tmp_path):
 def test_another_density_than_the_run_began_with_is_not_resumed(tmp_path):
     def given(seed):
         torch.manual_seed(seed)
-        density = CalibratedDensity(RealNVP(num_couplings=2, hidden_dims=[8]).spec(), 1, 1)
+        density = CalibratedDensity(describe(partial(RealNVP, num_couplings=2, hidden_dims=[8])), 1, 1)
         density.calibrate(torch.randn(200, 2))
         penalty = TanhPenalty("made/here")
         penalty.use(density)

@@ -1,6 +1,7 @@
 """Turns of collecting and replaying: how many steps, how many updates, from which rows, at which epsilon."""
 
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -34,7 +35,8 @@ def test_updates_are_the_floor_of_ratio_times_steps(num_envs, ratio, start, ever
     config = EnvConfig("rl/Counter-v0", action_repeat=repeat)
     shape = {"num_envs": num_envs, "utd_ratio": ratio, "learning_starts": start, "train_every": every}
     run = bare(
-        DQN.but({"env": config, "batch_size": 2, "buffer": Replay(50), **shape}), RunConfig(env_steps=10**5)
+        DQN.but({"env": config, "batch_size": 2, "buffer": partial(Replay, capacity=50), **shape}),
+        RunConfig(env_steps=10**5),
     )
     wide, schedule, before = num_envs * repeat, run.data.clock, 0
     for _ in range(25):
@@ -62,7 +64,7 @@ def test_turns_that_share_a_block_learn_what_turns_of_their_own_learn():
         run.data.turns_per_block = turns
         while run.data.clock.env_step < 75:
             run.learn(run.data.next_block())
-        ends.append((run.model.state_dict(), run.data.buffer.rows[:75].clone(), run.data.clock.update))
+        ends.append((run.model.state_dict(), run.data.buffer.store.rows[:75].clone(), run.data.clock.update))
     assert ends[0][2] == ends[1][2] == 55
     assert all(torch.equal(a, b) for a, b in zip(ends[0][0].values(), ends[1][0].values(), strict=True))
     assert torch.equal(ends[0][1], ends[1][1])
@@ -161,7 +163,7 @@ def test_errors_of_a_batch_become_the_priorities_of_its_rows():
 @pytest.mark.parametrize("name", ["sac", "sac-discrete"])
 def test_every_off_policy_rule_tells_how_wrong_it_was(name):
     """Else prioritized replay would quietly be uniform."""
-    run = bare(BY_NAME[name].but({"buffer": PrioritizedReplay(500)}))
+    run = bare(BY_NAME[name].but({"buffer": partial(PrioritizedReplay, capacity=500)}))
     before = run.data.buffer
     block = run.block()
     equal = before.tree.sums.copy()
@@ -171,7 +173,7 @@ def test_every_off_policy_rule_tells_how_wrong_it_was(name):
 
 
 def test_beta_rises_to_one_with_the_run():
-    run = bare(DQN.but({"buffer": PrioritizedReplay(500)}), RunConfig(env_steps=200))
+    run = bare(DQN.but({"buffer": partial(PrioritizedReplay, capacity=500)}), RunConfig(env_steps=200))
     while not run.data.clock.is_finished:
         run.learn(run.data.next_block())
     run.data.clock.begin_block()

@@ -64,7 +64,7 @@ def case(**data) -> Case:
     fields = {
         "batch_size": 2,
         "sequence_length": 4,
-        "buffer": SequenceReplay(200),
+        "buffer": partial(SequenceReplay, capacity=200),
         "learning_starts": 24,
         **data,
     }
@@ -90,7 +90,12 @@ def test_updates_follow_the_train_ratio(num_envs, ratio, start, every, repeat, p
 
 def test_each_batch_is_drawn_when_it_is_wanted():
     """A priority that the update before set counts for the next draw, also within one block."""
-    run = bare(case(train_ratio=400.0, buffer=SequenceReplay(200, PrioritizedWindows(alpha=1.0))))
+    run = bare(
+        case(
+            train_ratio=400.0,
+            buffer=partial(SequenceReplay, capacity=200, windows=partial(PrioritizedWindows, alpha=1.0)),
+        )
+    )
     sums = []
     while not sums:
         block = run.data.next_block()
@@ -181,7 +186,10 @@ def test_time_that_went_into_another_buffer_is_a_gap(tmp_path):
 def test_saved_and_loaded_it_goes_on_exactly(tmp_path):
     """T10 for the data alone: the same blocks, the same windows."""
     make = case(
-        train_ratio=16.0, num_envs=2, store_latents=True, buffer=SequenceReplay(60, PrioritizedWindows())
+        train_ratio=16.0,
+        num_envs=2,
+        store_latents=True,
+        buffer=partial(SequenceReplay, capacity=60, windows=PrioritizedWindows),
     )
     one = bare(make)
     for _ in range(15):

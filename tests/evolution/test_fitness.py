@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 
 import numpy as np
 import pytest
@@ -64,8 +65,8 @@ def test_a_worker_that_dies_is_named():
         lambda: DreamFitness("x", termination_threshold=1.5),
         lambda: RealFitness(num_workers=0),
         lambda: RealFitness(max_steps=0),
-        lambda: BrownianActions(repeat_action_probability=1.0),
-        lambda: BrownianActions(noise_std=0.0),
+        lambda: BrownianActions(EnvSpec("x", (1,), action_shape=(2,)), repeat_action_probability=1.0),
+        lambda: BrownianActions(EnvSpec("x", (1,), action_shape=(2,)), noise_std=0.0),
     ],
 )
 def test_what_cannot_be_is_refused(make):
@@ -74,7 +75,8 @@ def test_what_cannot_be_is_refused(make):
 
 
 def walk(policy, spec, steps: int, envs: int = 64) -> torch.Tensor:
-    act, carry = policy.build(spec), policy.initial_carry(spec, envs)
+    player = policy(spec)
+    act, carry = player.act, player.initial_carry(envs)
     draw, taken = torch.Generator().manual_seed(0), []
     for _ in range(steps):
         action, carry = act(torch.zeros(envs, 1), carry, draw)
@@ -84,18 +86,18 @@ def walk(policy, spec, steps: int, envs: int = 64) -> torch.Tensor:
 
 def test_continuous_actions_drift():
     spec = EnvSpec("x", (1,), action_shape=(2,))
-    found = walk(BrownianActions(noise_std=0.1), spec, 50)
+    found = walk(partial(BrownianActions, noise_std=0.1), spec, 50)
     assert found.abs().max() <= 1.0
     change = (found[1:] - found[:-1])[found[:-1].abs() < 0.5]
     assert change.std().item() == pytest.approx(0.1, rel=0.05)
-    white = walk(UniformActions(), spec, 50)
+    white = walk(UniformActions, spec, 50)
     assert (white[1:] - white[:-1]).std() > 0.7
     assert found[0].std() > 0.5, "an episode begins anywhere"
 
 
 def test_discrete_actions_are_kept_for_a_while():
     spec = EnvSpec("x", (1,), action_kind="discrete", action_sizes=(3,))
-    found = walk(BrownianActions(repeat_action_probability=0.7), spec, 200)
+    found = walk(partial(BrownianActions, repeat_action_probability=0.7), spec, 200)
     same = (found[1:] == found[:-1]).float().mean().item()
     assert same == pytest.approx(0.7 + 0.3 / 3, abs=0.02)
 
@@ -105,10 +107,10 @@ def test_episodes_are_cut_where_they_end_whatever_the_blocks():
 
     def play(blocks, reload=False):
         envs = make_envs(DODGE, 2)
-        collector, policy = Collector(envs, 3), UniformActions()
+        collector, policy = Collector(envs, 3), UniformActions(envs.env_spec)
         cutter, draw, found = EpisodeSplitter(2), torch.Generator().manual_seed(1), []
         for steps in blocks:
-            found += cutter.add(collector.collect(policy.build(envs.env_spec), steps, draw))
+            found += cutter.add(collector.collect(policy.act, steps, draw))
             if reload:
                 saved, cutter = cutter.state_dict(), EpisodeSplitter(2)
                 cutter.load_state_dict(saved)

@@ -46,7 +46,12 @@ def on_policy(**kwargs: Any) -> Any:
 
 
 def online(env: Any, **kwargs: Any) -> Any:
-    settings = {"batch_size": 8, "buffer": Replay(500), "learning_starts": 16, "eval_every": 32}
+    settings = {
+        "batch_size": 8,
+        "buffer": partial(Replay, capacity=500),
+        "learning_starts": 16,
+        "eval_every": 32,
+    }
     return OnlineData(env, **{**settings, "eval_episodes": 2, **kwargs})
 
 
@@ -60,7 +65,7 @@ def sequences(**kwargs: Any) -> Any:
     settings = {
         "batch_size": 2,
         "sequence_length": 4,
-        "buffer": SequenceReplay(500),
+        "buffer": partial(SequenceReplay, capacity=500),
         "learning_starts": 16,
         "train_ratio": 4.0,
     }

@@ -34,7 +34,7 @@ def batch(rows: int = 3, steps: int = 8, shape: tuple[int, ...] = (2,)) -> Seque
 def test_the_actions_between_the_rows_are_taken(monkeypatch):
     """Row `context` follows from the last seen state and the action of the last seen row."""
     torch.manual_seed(0)
-    model, rows, taken = world(1).build(SPEC, 0.9), batch(), []
+    model, rows, taken = world(1)(SPEC, 0.9), batch(), []
 
     def dream(state, action, noise, weights=None):
         taken.append(action)
@@ -76,7 +76,7 @@ def test_calibration_by_hand():
 
 def test_pictures_and_the_video_are_written(tmp_path):
     assert [path.name for path in save_open_loop_images(perfect(), tmp_path)] == ["dream.png"]
-    model = world(3, **CONV).build(SPEC._replace(obs_shape=(1, 8, 8), obs_dtype="uint8"), 0.9)
+    model = world(3, **CONV)(SPEC._replace(obs_shape=(1, 8, 8), obs_dtype="uint8"), 0.9)
     found = open_loop_rollout_latent(model, batch(shape=(1, 8, 8)), context=3)
     frames = video_frames(found)
     assert len(frames) == 8 and frames[0].shape == (4 * 8, 3 * 8, 3) and frames[0].dtype == np.uint8

@@ -1,5 +1,6 @@
 """Penalties as the imagination calls them: with a density, or with an ensemble's spread."""
 
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.models.density import CalibratedDensity, RealNVP
+from rl_lightning.models.described import describe
 from rl_lightning.models.dynamics.penalties import (
     EnsembleStdPenalty,
     ExponentialPenalty,
@@ -29,7 +31,7 @@ class Outcome(NamedTuple):
 @pytest.fixture(scope="module")
 def density() -> CalibratedDensity:
     """A standard normal: an untrained flow is the identity."""
-    made = CalibratedDensity(RealNVP(hidden_dims=[8]).spec(), 2, 1)
+    made = CalibratedDensity(describe(partial(RealNVP, hidden_dims=[8])), 2, 1)
     made.calibrate(torch.randn(20_000, 3, generator=torch.Generator().manual_seed(0)))
     return made
 
@@ -95,6 +97,6 @@ def test_errors_come_before_the_first_step(density, tmp_path):
     with pytest.raises(ConfigError, match="std or nats"):
         TanhPenalty("x", score_unit="bits")
     with pytest.raises(ConfigError, match="never calibrated"):
-        TanhPenalty("x").use(CalibratedDensity(RealNVP(hidden_dims=[8]).spec(), 2, 1))
+        TanhPenalty("x").use(CalibratedDensity(describe(partial(RealNVP, hidden_dims=[8])), 2, 1))
     with pytest.raises(RLError):
         TanhPenalty(str(tmp_path)).setup()

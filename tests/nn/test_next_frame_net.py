@@ -3,6 +3,7 @@
 import copy
 import math
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from rl_lightning.kernels.malloc import set_malloc_thresholds
 from rl_lightning.models.frames.frame_world import NextFramePredictor
 from rl_lightning.nn.frames.frame_parts import MeanAttention, UpsampleConv, make_norm, timing_signal
 from rl_lightning.nn.frames.latent_bits import to_bits, to_symbols, training_bits
+from rl_lightning.nn.frames.reward_net import SpatialRewardNet
 from rl_lightning.optim import Adafactor
 from rl_lightning.types import EnvSpec
 
@@ -35,7 +37,7 @@ def spec(channels: int = 1, height: int = 12, width: int = 10, frames: int = 4, 
 
 
 def small(**more):
-    return NextFramePredictor(**{"colors": 5, **SMALL, **more}).build(spec())
+    return NextFramePredictor(spec(), **{"colors": 5, **SMALL, **more})
 
 
 def stacks(count: int = 3, colors: int = 5) -> torch.Tensor:
@@ -45,8 +47,8 @@ def stacks(count: int = 3, colors: int = 5) -> torch.Tensor:
 @pytest.fixture(scope="module")
 def parity():
     with torch.device("meta"):
-        recipe = NextFramePredictor(colors=0, norm="instance", reward_net="spatial")
-        return recipe.build(spec(3, 105, 80))
+        recipe = partial(NextFramePredictor, colors=0, norm="instance", reward_net=SpatialRewardNet)
+        return recipe(spec(3, 105, 80))
 
 
 def test_parameters_of_the_original(parity):
@@ -78,10 +80,11 @@ def test_arithmetic_of_the_original(parity):
 @pytest.mark.parametrize("timing", [True, False])
 def test_without_timing_a_thing_is_foretold_alike_wherever_it_is(timing):
     torch.manual_seed(0)
-    recipe = NextFramePredictor(
-        **{"colors": 5, **SMALL, "bottleneck_bits": 0, "dropout": 0.0, "timing_signal": timing}
+    recipe = partial(
+        NextFramePredictor,
+        **{"colors": 5, **SMALL, "bottleneck_bits": 0, "dropout": 0.0, "timing_signal": timing},
     )
-    world = recipe.build(spec(height=64, width=64)).eval()
+    world = recipe(spec(height=64, width=64)).eval()
     here = torch.zeros(1, 4, 64, 64, dtype=torch.uint8)
     here[:, :, 28:30, 28:30] = 3
     there = here.roll((4, 8), (2, 3))  # by whole cells of the smallest map
@@ -94,7 +97,7 @@ def test_without_timing_a_thing_is_foretold_alike_wherever_it_is(timing):
 
 def test_the_palette_costs_less():
     with torch.device("meta"):
-        world = NextFramePredictor().build(spec(1, 105, 80))
+        world = NextFramePredictor(spec(1, 105, 80))
     assert world.logits.out_channels == 128 and world.net.embed.in_channels == 4 * 12
 
 
@@ -141,7 +144,7 @@ def test_bits_go_from_soft_to_hard():
 
 def test_imagination_repeats_itself_without_dropout_and_by_its_generator():
     torch.manual_seed(0)
-    world = small(reward_net="spatial", predict_termination=True).eval()
+    world = small(reward_net=SpatialRewardNet, predict_termination=True).eval()
     world.latent_anneal.fill_(1.0)
     stack, action = stacks(), torch.tensor([0, 1, 2])
     draws = [torch.Generator().manual_seed(seed) for seed in (1, 1, 2)]
@@ -193,7 +196,8 @@ def test_memory_is_filled_from_the_past_and_empty_before_an_episode():
 @settings(max_examples=10, deadline=None)
 @given(st.integers(4, 21), st.integers(4, 21), st.integers(1, 2), st.sampled_from(["layer", "instance"]))
 def test_any_size_comes_back(height, width, levels, norm):
-    world = NextFramePredictor(
+    world = partial(
+        NextFramePredictor,
         colors=3,
         base_channels=4,
         compress_steps=levels,
@@ -201,13 +205,13 @@ def test_any_size_comes_back(height, width, levels, norm):
         bottleneck_bits=8,
         latent_filters=(4, 4),
         norm=norm,
-        reward_net="spatial",
+        reward_net=SpatialRewardNet,
     )
     if norm == "instance" and max(height, width) >> levels == 1:
         with pytest.raises(ConfigError, match="more than one pixel"):
-            world.build(spec(1, height, width))
+            world(spec(1, height, width))
         return
-    made = world.build(spec(1, height, width)).train()
+    made = world(spec(1, height, width)).train()
     stack = torch.randint(3, (2, 4, height, width), dtype=torch.uint8)
     found = made.features(stack, torch.tensor([0, 1]), None, stack[:, :1], 0.5)
     assert made.frame_logits(found).shape == (2, 3, 1, height, width)
@@ -220,7 +224,7 @@ def test_any_size_comes_back(height, width, levels, norm):
         ({"compress_steps": 4}, "at most 3 fit"),
         ({"bottleneck_bits": 12}, "multiple of 8"),
         ({"norm": "batch"}, "layer or instance"),
-        ({"reward_net": "big"}, "spatial, mean or none"),
+        ({"reward_net": torch.nn.Linear}, "only RewardNet may stand"),
         ({"base_channels": 0}, "at least 1"),
         ({"colors": 300}, "at most 256"),
     ],

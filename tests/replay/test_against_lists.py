@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from replay.naive import Player, Row, pixel_spec, vector_spec
 
 from rl_lightning.replay.frames.frame_buffer import FrameBuffer
-from rl_lightning.replay.prioritized import PrioritizedBuffer
+from rl_lightning.replay.prioritized import PrioritizedReplay
 from rl_lightning.replay.ring import RingBuffer
 from rl_lightning.types import Transitions
 
@@ -96,7 +96,7 @@ def test_more_than_the_ring_holds_at_once_leaves_the_newest(make):
 @given(st.integers(0, 999), st.integers(1, 2), st.integers(1, 3), chunks)
 def test_exactly_the_drawable_rows_have_a_priority(seed, num_envs, frames, lengths):
     player = Player(pixel_spec(frames), num_envs, seed)
-    buffer = PrioritizedBuffer(player.spec, num_envs, 12 * num_envs, alpha=1.0, beta=0.4, eps=0.0)
+    buffer = PrioritizedReplay(player.spec, num_envs, 12 * num_envs, alpha=1.0, beta=0.4, eps=0.0)
     rng, mine = np.random.default_rng(seed), {}  # reward (the row's name) -> priority
     for steps in lengths:
         before = set().union(*(drawable(player, env, buffer.store) for env in range(num_envs)))

@@ -16,7 +16,7 @@ RECIPES = {"uniform": Replay, "prioritized": PrioritizedReplay}
 def with_a_gap(kind: str, recipe: str, capacity: int):
     """Four steps, a gap, four steps of another episode; a row's reward is its number."""
     player = Player(SPECS[kind], 1, seed=0, end=0.0)
-    buffer = RECIPES[recipe](capacity).build(player.spec, 1)
+    buffer = RECIPES[recipe](player.spec, 1, capacity)
     buffer.add(player.play(4))
     buffer.end_episode(0)
     player.frames[0] = [player._frame(0)]
@@ -52,7 +52,7 @@ def test_sums_end_at_a_gap(kind, recipe, tmp_path):
     player, buffer = with_a_gap(kind, recipe, 20)
     assert drawn(buffer, 3) == expected(player, kind)
     saved = buffer.save(SegmentStore(tmp_path))
-    again = RECIPES[recipe](20).build(player.spec, 1)
+    again = RECIPES[recipe](player.spec, 1, 20)
     again.load(saved, SegmentStore(tmp_path))
     assert drawn(again, 3) == expected(player, kind)
 
@@ -61,13 +61,13 @@ def test_sums_end_at_a_gap(kind, recipe, tmp_path):
 def test_sums_end_at_a_gap_in_what_was_saved_before_it(kind, tmp_path):
     """Segments are never rewritten: a gap after rows that are on disk is made again whenever they are loaded."""
     player = Player(SPECS[kind], 1, seed=0, end=0.0)
-    buffer, store = Replay(20).build(player.spec, 1), SegmentStore(tmp_path)
+    buffer, store = Replay(player.spec, 1, capacity=20), SegmentStore(tmp_path)
     buffer.add(player.play(4))
     buffer.save(store)
     buffer.end_episode(0)
     player.frames[0] = [player._frame(0)]
     buffer.add(player.play(4))
-    again = Replay(20).build(player.spec, 1)
+    again = Replay(player.spec, 1, capacity=20)
     again.load(buffer.save(store), SegmentStore(tmp_path))
     assert drawn(again, 3) == expected(player, kind)
 
@@ -78,7 +78,7 @@ def test_a_gap_goes_when_its_rows_are_overwritten(kind, more, tmp_path):
     """The newest row must not be taken for the one before a gap, whose slot it got."""
     player, buffer = with_a_gap(kind, "uniform", 8)
     buffer.add(player.play(more))
-    again = Replay(8).build(player.spec, 1)
+    again = Replay(player.spec, 1, capacity=8)
     again.load(buffer.save(SegmentStore(tmp_path)), SegmentStore(tmp_path))
     assert drawn(again, 3) == drawn(buffer, 3)
     again.add(rows := player.play(4))
@@ -92,7 +92,7 @@ def test_a_gap_goes_when_its_rows_are_overwritten(kind, more, tmp_path):
 def test_rows_that_begin_within_an_episode_have_their_whole_stacks(frames, steps, recipe):
     """After a switch of buffers the first rows show what the agent saw, although earlier frames went elsewhere."""
     player = Player(pixel_spec(frames), 2, seed=0, end=0.0)
-    buffer = RECIPES[recipe](80).build(player.spec, 2)
+    buffer = RECIPES[recipe](player.spec, 2, 80)
     buffer.add(player.play(3))
     for env in range(2):
         buffer.end_episode(env)
@@ -113,7 +113,7 @@ def test_rows_that_begin_within_an_episode_have_their_whole_stacks(frames, steps
 def test_windows_are_broken_off_once_and_where_no_end_was():
     """A gap right behind an episode's end is none; gaps whose rows were overwritten are not made again."""
     player = Player(vector_spec(), 1, seed=0, end=0.0)
-    buffer = SequenceReplay(8).build(player.spec, 1, 3)
+    buffer = SequenceReplay(player.spec, 1, 3, 0, capacity=8)
     for _ in range(5):
         buffer.add(player.play(3))
         buffer.end_episode(0)

@@ -1,5 +1,6 @@
 """n-step rows by hand, the question of memory, and both buffers behind a real collector."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -62,7 +63,11 @@ class Beside:
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
-@pytest.mark.parametrize("recipe", [Replay(61), PrioritizedReplay(61)], ids=["ring", "prioritized"])
+@pytest.mark.parametrize(
+    "recipe",
+    [partial(Replay, capacity=61), partial(PrioritizedReplay, capacity=61)],
+    ids=["ring", "prioritized"],
+)
 @pytest.mark.parametrize(("length", "limit"), [(None, 7), (5, 50), (9, 6)], ids=["cut", "ends", "either"])
 def test_no_stored_row_crosses_an_episode(vectorization, recipe, length, limit):
     """Counter's observation is (episode, t), its reward t + 1; the ring is filled several times over."""
@@ -70,7 +75,7 @@ def test_no_stored_row_crosses_an_episode(vectorization, recipe, length, limit):
     envs = make_envs(config, 3, vectorization)
     try:
         collector, act = Collector(envs, seed=5), Beside(envs.env_spec)
-        buffer, explore = recipe.build(envs.env_spec, 3), torch.Generator().manual_seed(0)
+        buffer, explore = recipe(envs.env_spec, 3), torch.Generator().manual_seed(0)
         for steps in (1, 9, 20, 13):
             buffer.add(collector.collect(act, steps, explore))
             rows = buffer.sample(128, torch.Generator().manual_seed(1), 1, 0.9)
@@ -98,7 +103,7 @@ def test_a_buffer_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     free(monkeypatch, 100e6)
     monkeypatch.setattr(torch, "zeros", lambda *a, **k: pytest.fail("allocated"))
     with pytest.raises(ConfigError, match=r"1,000,000 rows needs 0\.\d GB and 0\.1 GB are free") as refused:
-        Replay(1_000_000).build(wide(), 1)
+        Replay(wide(), 1, capacity=1_000_000)
     assert "capacity" in str(refused.value) and "auto" in str(refused.value)
     assert len(str(refused.value).splitlines()) <= 3
 
@@ -110,8 +115,8 @@ def wide():
 def test_auto_takes_half_of_the_free_memory_and_at_most_a_million_rows(monkeypatch):
     row = 4 * (2 * 100 + 1 + 3)
     free(monkeypatch, 2 * 1001 * row)
-    assert Replay("auto").build(wide(), 1).capacity == 1001
-    assert Replay("auto").build(wide(), 2).capacity == 1000
+    assert Replay(wide(), 1, capacity="auto").capacity == 1001
+    assert Replay(wide(), 2, capacity="auto").capacity == 1000
     free(monkeypatch, 1e15)
     from rl_lightning.replay.replay_buffer import fit_capacity
 
@@ -121,15 +126,15 @@ def test_auto_takes_half_of_the_free_memory_and_at_most_a_million_rows(monkeypat
 @pytest.mark.parametrize("capacity", [0, -5, "lots", 1.5])
 def test_a_capacity_that_is_none_is_named(capacity):
     with pytest.raises(ConfigError, match="capacity is"):
-        Replay(capacity).build(vector_spec(), 1)
+        Replay(vector_spec(), 1, capacity=capacity)
 
 
 def test_the_share_that_is_offered_fits(monkeypatch):
     free(monkeypatch, 5e6)
     with pytest.raises(ConfigError) as refused:
-        Replay(10**6).build(wide(), 1)
+        Replay(wide(), 1, capacity=10**6)
     offered = int(str(refused.value).split("capacity ")[1].split()[0])
-    assert Replay(offered).build(wide(), 1).capacity == offered
+    assert Replay(wide(), 1, capacity=offered).capacity == offered
 
 
 def test_a_ring_too_short_for_its_stacks_is_refused():
@@ -148,11 +153,15 @@ def test_the_smallest_ring_that_is_accepted_can_be_sampled():
                 assert len(buffer.sample(3, torch.Generator().manual_seed(0), 2, 0.9).obs) == 3
 
 
-@pytest.mark.parametrize("recipe", [Replay(64), PrioritizedReplay(64)], ids=["uniform", "prioritized"])
+@pytest.mark.parametrize(
+    "recipe",
+    [partial(Replay, capacity=64), partial(PrioritizedReplay, capacity=64)],
+    ids=["uniform", "prioritized"],
+)
 @pytest.mark.parametrize("pixels", [False, True], ids=["rows", "frames"])
 def test_sampling_follows_its_generator_alone(recipe, pixels):
     spec = pixel_spec(2) if pixels else vector_spec()
-    buffer = recipe.build(spec, 2)
+    buffer = recipe(spec, 2)
     buffer.add(Player(spec, 2, seed=0).play(20))
     torch.manual_seed(0)
     state = torch.get_rng_state()
@@ -166,14 +175,14 @@ def test_uniform_sampling_reaches_every_row_alike(pixels):
     from scipy.stats import chisquare
 
     spec = pixel_spec(2) if pixels else vector_spec()
-    buffer, player = Replay(60).build(spec, 2), Player(spec, 2, seed=3)
+    buffer, player = Replay(spec, 2, capacity=60), Player(spec, 2, seed=3)
     for _ in range(5):
         buffer.add(player.play(11))
     index = buffer.sample(6000, torch.Generator().manual_seed(0), 1, 0.9).index.numpy()
     places = np.unique(index)
     if pixels:
         every = torch.arange(buffer.capacity)
-        assert places.tolist() == every[buffer.valid(every)].tolist()
+        assert places.tolist() == every[buffer.store.valid(every)].tolist()
     else:
         assert len(places) == len(buffer)
     assert chisquare(np.bincount(index)[places]).pvalue > 1e-3

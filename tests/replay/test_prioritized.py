@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from replay.naive import Player, pixel_spec, vector_spec
 from scipy.stats import chisquare
 
-from rl_lightning.replay import PrioritizedReplay
-from rl_lightning.replay.prioritized import PrioritizedBuffer, SumTree
+from rl_lightning.replay.prioritized import PrioritizedReplay, SumTree
 
 updates = st.lists(
     st.lists(st.tuples(st.integers(0, 12), st.floats(0.0, 5.0)), min_size=1, max_size=6),
@@ -49,7 +48,7 @@ def test_rows_are_drawn_in_proportion_to_their_priorities(kind):
     """By chi-square, through the strata and the shuffle, after the ring has wrapped; alpha bends priorities."""
     spec = vector_spec() if kind == "ring" else pixel_spec(2)
     player = Player(spec, 2, seed=1)
-    buffer = PrioritizedReplay(40, alpha=0.7, beta=1.0, eps=0.0).build(spec, 2)
+    buffer = PrioritizedReplay(spec, 2, capacity=40, alpha=0.7, beta=1.0, eps=0.0)
     for _ in range(4):
         buffer.add(player.play(8))
     leaves = buffer.tree.sums[buffer.tree.leaves :][: buffer.capacity]
@@ -67,9 +66,9 @@ def test_rows_are_drawn_in_proportion_to_their_priorities(kind):
     assert chisquare(counts, np.full(len(live), len(drawn) / len(live))).pvalue < 1e-9, "that was uniform"
 
 
-def make(beta: float = 0.4) -> PrioritizedBuffer:
+def make(beta: float = 0.4) -> PrioritizedReplay:
     player = Player(vector_spec(), 1, seed=2)
-    buffer = PrioritizedReplay(16, alpha=1.0, beta=beta, eps=0.0).build(player.spec, 1)
+    buffer = PrioritizedReplay(player.spec, 1, capacity=16, alpha=1.0, beta=beta, eps=0.0)
     buffer.add(player.play(16))
     return buffer
 

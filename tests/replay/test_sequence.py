@@ -1,6 +1,7 @@
 """Windows of arrival rows against plain lists: nothing crosses the write head, nothing is paired wrongly."""
 
 import gc
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,7 +26,7 @@ from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.replay.sequence import row_bytes
 from rl_lightning.rollout.collect import Collector
 
-WAYS = [UniformWindows(), RecentWindows(5), PrioritizedWindows()]
+WAYS = [UniformWindows, partial(RecentWindows, half_life=5), PrioritizedWindows]
 
 
 def arrivals(player: Player, env: int) -> list[tuple]:
@@ -71,7 +72,9 @@ def test_every_window_is_what_happened(num_envs, length, ring, adds, within, way
     """T1, T2, T5, T7, T8: all rows in order, of one env, none across the head, ends as they were."""
     spec = pixel_spec(1) if pixels else vector_spec()
     player = Player(spec, num_envs, seed, end=0.15)
-    buffer = SequenceReplay(ring * num_envs, way, within).build(spec, num_envs, length)
+    buffer = SequenceReplay(
+        spec, num_envs, length, 0, capacity=ring * num_envs, windows=way, within_episode=within
+    )
     generator = torch.Generator().manual_seed(seed)
     for steps in adds:
         played = player.play(steps)
@@ -103,7 +106,7 @@ def test_every_window_is_what_happened(num_envs, length, ring, adds, within, way
 def test_uniform_drawing_is_uniform(within):
     spec, generator = vector_spec(), torch.Generator().manual_seed(1)
     player = Player(spec, 2, 3, end=0.1)
-    buffer = SequenceReplay(60, within_episode=within).build(spec, 2, 4)
+    buffer = SequenceReplay(spec, 2, 4, 0, capacity=60, within_episode=within)
     buffer.add(player.play(50))
     windows = buffer.all_windows()
     drawn = buffer.window_sampler.sample(20_000, generator)[0]
@@ -114,13 +117,17 @@ def test_uniform_drawing_is_uniform(within):
 
 def test_recent_windows_halve_with_age():
     spec, generator = vector_spec(), torch.Generator().manual_seed(1)
-    buffer = SequenceReplay(400, RecentWindows(half_life=20, recent_fraction=1.0)).build(spec, 1, 2)
+    buffer = SequenceReplay(
+        spec, 1, 2, 0, capacity=400, windows=partial(RecentWindows, half_life=20, recent_fraction=1.0)
+    )
     buffer.add(Player(spec, 1, 0, end=0.0).play(300))
     back = (buffer.total[0] - 1 - buffer.window_sampler.sample(40_000, generator)[0]) % buffer.ring
     assert back.max() < 299
     near, far = (back < 20).sum().item(), ((back >= 20) & (back < 40)).sum().item()
     assert far / near == pytest.approx(0.5, abs=0.03)
-    mixed = SequenceReplay(400, RecentWindows(half_life=1, recent_fraction=0.25)).build(spec, 1, 2)
+    mixed = SequenceReplay(
+        spec, 1, 2, 0, capacity=400, windows=partial(RecentWindows, half_life=1, recent_fraction=0.25)
+    )
     mixed.add(Player(spec, 1, 0, end=0.0).play(300))
     back = (mixed.total[0] - 1 - mixed.window_sampler.sample(40_000, generator)[0]) % mixed.ring
     assert (back < 10).float().mean().item() == pytest.approx(0.25 + 0.75 * 10 / 299, abs=0.02)
@@ -129,7 +136,7 @@ def test_recent_windows_halve_with_age():
 def test_episodes_are_drawn_alike_however_long():
     """One of 40 rows and one of 10: half of the windows each."""
     spec, generator = vector_spec(), torch.Generator().manual_seed(0)
-    buffer = SequenceReplay(200, EpisodeWindows(), within_episode=True).build(spec, 1, 5)
+    buffer = SequenceReplay(spec, 1, 5, 0, capacity=200, windows=EpisodeWindows, within_episode=True)
     long, short = (Player(spec, 1, seed, end=0.0).play(steps) for seed, steps in ((0, 39), (1, 9)))
     for played in (long, short):
         played.truncated[-1] = True
@@ -138,12 +145,14 @@ def test_episodes_are_drawn_alike_however_long():
     assert (drawn < 40).float().mean().item() == pytest.approx(0.5, abs=0.03)
     assert drawn.unique().numel() == 36 + 6
     with pytest.raises(ConfigError, match="within_episode"):
-        SequenceReplay(200, EpisodeWindows()).build(spec, 1, 5)
+        SequenceReplay(spec, 1, 5, 0, capacity=200, windows=EpisodeWindows)
 
 
 def test_prioritized_windows_follow_their_priorities():
     spec, generator = vector_spec(), torch.Generator().manual_seed(0)
-    buffer = SequenceReplay(20, PrioritizedWindows(alpha=1.0, beta=1.0, eps=0.0)).build(spec, 1, 3)
+    buffer = SequenceReplay(
+        spec, 1, 3, 0, capacity=20, windows=partial(PrioritizedWindows, alpha=1.0, beta=1.0, eps=0.0)
+    )
     buffer.add(Player(spec, 1, 0, end=0.0).play(12))
     index = buffer.all_windows()
     assert index.tolist() == list(range(2, 12))
@@ -164,9 +173,11 @@ def test_prioritized_windows_follow_their_priorities():
 def test_saved_and_loaded_it_goes_on_exactly(way, disk, tmp_path):
     """Segments, priorities, stored states, what is owed to the next row, and the broken-off episode."""
     spec = pixel_spec(1)
-    recipe = SequenceReplay(2 * 15, way, memmap_dir=str(tmp_path / "rows") if disk else None)
+    recipe = partial(
+        SequenceReplay, capacity=2 * 15, windows=way, memmap_dir=str(tmp_path / "rows") if disk else None
+    )
     player, store = Player(spec, 2, 5, end=0.2), SegmentStore(tmp_path / "segments")
-    buffer = recipe.build(spec, 2, 4, latent_dim=3)
+    buffer = recipe(spec, 2, 4, 3)
     rng = np.random.default_rng(0)
     for steps in (9, 5, 11):  # the ring is overwritten between saves
         buffer.add(player.play(steps), rng.random((steps, 2, 3)).astype(np.float32))
@@ -176,7 +187,7 @@ def test_saved_and_loaded_it_goes_on_exactly(way, disk, tmp_path):
     buffer.set_priorities(index, torch.tensor([3.0, 0.5, 7.0]))
     buffer.set_latents(index, torch.rand(3, 4, 3))
     state = buffer.save(store)
-    again, other = recipe.build(spec, 2, 4, latent_dim=3), SegmentStore(tmp_path / "segments")
+    again, other = recipe(spec, 2, 4, 3), SegmentStore(tmp_path / "segments")
     again.load(state, other)
     more = player.play(6)
     latents = rng.random((6, 2, 3)).astype(np.float32)
@@ -196,7 +207,7 @@ def test_saved_and_loaded_it_goes_on_exactly(way, disk, tmp_path):
 def test_stored_states_belong_to_the_row_that_follows():
     """The state after a step is what the next row arrives with; an episode's first row arrives with none."""
     spec = vector_spec()
-    buffer = SequenceReplay(40).build(spec, 1, 2, latent_dim=1)
+    buffer = SequenceReplay(spec, 1, 2, 1, capacity=40)
     player = Player(spec, 1, 0, end=0.3)
     mark = np.arange(1.0, 13.0, dtype=np.float32).reshape(12, 1, 1)
     for part in (slice(0, 5), slice(5, 12)):
@@ -220,7 +231,7 @@ def test_behind_a_real_collector(length, limit):
     envs = make_envs(config, 3, "sync")
     try:
         collector, act = Collector(envs, seed=5), random_actor(envs.env_spec)
-        buffer = SequenceReplay(90).build(envs.env_spec, 3, 6)
+        buffer = SequenceReplay(envs.env_spec, 3, 6, 0, capacity=90)
         explore = torch.Generator().manual_seed(0)
         for steps in (1, 9, 20, 13):
             buffer.add(collector.collect(act, steps, explore))
@@ -241,7 +252,7 @@ def test_behind_a_real_collector(length, limit):
 
 def test_a_restart_breaks_the_episode_off():
     spec = vector_spec()
-    buffer, player = SequenceReplay(40).build(spec, 1, 3), Player(spec, 1, 0, end=0.0)
+    buffer, player = SequenceReplay(spec, 1, 3, 0, capacity=40), Player(spec, 1, 0, end=0.0)
     buffer.add(player.play(5))
     buffer.end_episode(0)
     fresh = Player(spec, 1, 1, end=0.0).play(3)
@@ -254,19 +265,19 @@ def test_memory_is_asked_first(monkeypatch, tmp_path):
     spec = pixel_spec(1)._replace(obs_shape=(3, 64, 64))
     assert row_bytes(spec) == 3 * 64 * 64 + 8 + 11
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10**7))
-    auto = SequenceReplay("auto").build(spec, 2, 10)
+    auto = SequenceReplay(spec, 2, 10, 0, capacity="auto")
     assert auto.capacity == 5 * 10**6 // row_bytes(spec) // 2 * 2
     with pytest.raises(ConfigError, match="capacity"):
-        SequenceReplay(10**4).build(spec, 1, 10)
+        SequenceReplay(spec, 1, 10, 0, capacity=10**4)
     monkeypatch.setattr(psutil, "disk_usage", lambda _: SimpleNamespace(free=10**9))
-    assert SequenceReplay(1000, memmap_dir=str(tmp_path)).build(spec, 1, 10).capacity == 1000
+    assert SequenceReplay(spec, 1, 10, 0, capacity=1000, memmap_dir=str(tmp_path)).capacity == 1000
     with pytest.raises(ConfigError, match="windows of 10 rows"):
-        SequenceReplay(20).build(spec, 2, 10)
+        SequenceReplay(spec, 2, 10, 0, capacity=20)
 
 
 def test_short_episodes_are_told():
     spec = vector_spec()
-    buffer = SequenceReplay(100, within_episode=True).build(spec, 1, 9)
+    buffer = SequenceReplay(spec, 1, 9, 0, capacity=100, within_episode=True)
     buffer.add(Player(spec, 1, 0, end=0.9).play(40))
     assert not buffer.ready
     with pytest.raises(DataError, match=r"smaller data\.sequence_length"):

@@ -15,6 +15,7 @@ from rl_lightning.envs.wrappers.transforms import FrameStack, GrayLevelIndex
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.frames.frame_world import NextFramePredictor, PredictedStep
 from rl_lightning.nn import PaletteCNN
+from rl_lightning.nn.frames.reward_net import MeanRewardNet, SpatialRewardNet
 from rl_lightning.rollout.collect import Collector
 from rl_lightning.rollout.simulated_env import SimulatedEnvs, StartStates, picture
 
@@ -199,19 +200,20 @@ def test_the_last_agent_begins_at_the_beginning():
 def test_restored_agents_go_on_as_if_nothing_had_been(state_size):
     torch.manual_seed(0)
     spec = make_envs(CATCH, 1).env_spec
-    recipe = NextFramePredictor(
-        3,
-        4,
+    recipe = partial(
+        NextFramePredictor,
+        colors=3,
+        embed_dim=4,
         base_channels=8,
         compress_steps=1,
         filter_double_steps=1,
         bottleneck_bits=8,
         latent_filters=(4, 4),
         latent_state_size=8,
-        reward_net="mean",
+        reward_net=MeanRewardNet,
         recurrent_state_size=state_size,
     )
-    world = recipe.build(spec).eval()
+    world = recipe(spec).eval()
     world.latent_anneal.fill_(1.0)
 
     def made():
@@ -235,19 +237,20 @@ def test_restored_agents_go_on_as_if_nothing_had_been(state_size):
 def test_half_precision_foretells_nearly_the_same(state_size):
     torch.manual_seed(0)
     spec = make_envs(CATCH, 1).env_spec
-    recipe = NextFramePredictor(
-        3,
-        4,
+    recipe = partial(
+        NextFramePredictor,
+        colors=3,
+        embed_dim=4,
         base_channels=8,
         compress_steps=1,
         filter_double_steps=1,
         bottleneck_bits=8,
         latent_filters=(4, 4),
         latent_state_size=8,
-        reward_net="spatial",
+        reward_net=SpatialRewardNet,
         recurrent_state_size=state_size,
     )
-    world = recipe.build(spec).eval()
+    world = recipe(spec).eval()
     world.latent_anneal.fill_(1.0)
     seen = []
     for half in (False, True):

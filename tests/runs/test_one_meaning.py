@@ -12,7 +12,7 @@ from rl_lightning.runs.config import catalog
 ROOTS = ("algorithms", "datamodules", "callbacks")
 # The same thing said more narrowly, or the signature of torch's own class.
 NARROWER = {
-    "buffer": {"BufferRecipe", "SequenceReplay"},  # sequences are kept in order
+    "buffer": {"ReplayBuffer", "SequenceReplay"},  # sequences are kept in order
     "planner": {"Planner", "MPPI"},  # TD-MPC plans by MPPI alone
     "split": {
         "Literal['episode', 'transition']",
@@ -44,9 +44,11 @@ def named_in_configs() -> dict[str, catalog.Entry]:
             continue
         reached[name] = everything[name]
         waiting += below[name]
-        waiting += [
-            word for option in everything[name].options for word in re.findall(r"\b[A-Z]\w+", option.type)
-        ]
+        for option in everything[name].options:
+            waiting += re.findall(r"\b[A-Z]\w+", option.type)
+            waiting += [
+                entry.name for kind in catalog.kinds_in(option.type) for entry in catalog.kind_of(kind)
+            ]
     return reached
 
 

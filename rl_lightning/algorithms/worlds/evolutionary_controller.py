@@ -92,7 +92,7 @@ class EvolutionaryController(PolicyModule):
         self.register_buffer("best_fitness", torch.full((), -torch.inf))  # of the last careful look
 
     def setup(self, stage: str) -> None:
-        if stage != "fit" or self.evolution.begun:
+        if stage != "fit" or self.evolution.has_begun:
             return
         saved: Any = load_exported(self.source, "world")
         own = self.world.exported("").init_args
@@ -149,11 +149,11 @@ class EvolutionaryController(PolicyModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
-        if self.evolution.begun:
+        if self.evolution.has_begun:
             checkpoint["evolution"] = self.evolution.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if self.evolution.begun and "evolution" in checkpoint:
+        if self.evolution.has_begun and "evolution" in checkpoint:
             self.evolution.load_state_dict(checkpoint["evolution"])
 
     def configure_optimizers(self) -> None:

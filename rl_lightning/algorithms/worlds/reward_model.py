@@ -116,7 +116,7 @@ class RewardModel(ModelModule):
     def _head_arguments(self) -> dict[str, Any]:
         maps = self.world.feature_maps._asdict()
         return {
-            "reward_net": describe(self.factory),
+            "head": describe(self.factory),
             "maps": {**maps, "mid_size": list(maps["mid_size"])},
         }
 

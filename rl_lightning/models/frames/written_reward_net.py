@@ -15,13 +15,13 @@ class WrittenRewardNet(RewardNet):
     """A reward head from plain values, as an artifact keeps it.
 
     Args:
-        reward_net: What makes it, written down.
+        head: What makes it, written down.
         maps: What it looks at, by name.
     """
 
-    def __init__(self, reward_net: dict[str, Any], maps: dict[str, Any]) -> None:
+    def __init__(self, head: dict[str, Any], maps: dict[str, Any]) -> None:
         super().__init__()
-        factory: RewardNetFactory = rebuild(reward_net, "the reward head", RewardNetFactory)
+        factory: RewardNetFactory = rebuild(head, "the reward head", RewardNetFactory)
         of = FeatureMaps(**{**maps, "mid_size": tuple(maps["mid_size"])})
         self.net = make(factory, RewardNet, "reward_net", of)
 

@@ -68,7 +68,8 @@ class Entry:
         bases: Names of its base classes.
         doc: First paragraph of its docstring, on one line.
         options: Constructor arguments.
-        is_part: Whether its owner tells it more than a config does, before the slash of its constructor.
+        is_part: Whether its owner tells it more than a config does, before the slash of its constructor; None
+            where it has none of its own.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Entry:
     bases: tuple[str, ...]
     doc: str
     options: tuple[Option, ...] = field(default=())
-    is_part: bool = False
+    is_part: bool | None = None
 
     @property
     def path(self) -> str:
@@ -105,10 +106,10 @@ def registry() -> dict[str, str]:
 
 def find(name: str) -> Entry | None:
     """The entry of a short name or path of ours; a package may hand on what its modules define."""
-    short = name.rpartition(".")[2]
+    package, _, short = name.rpartition(".")
     for folder in FOLDERS:
         entry = classes(folder).get(short)
-        if entry and (name == short or name.startswith("rl_lightning.")):
+        if entry and (not package or f"{entry.module}.".startswith(f"{package}.")):
             return entry
     return None
 
@@ -152,7 +153,7 @@ def _entry(node: ast.ClassDef, module: str) -> Entry:
     bases = tuple("Optimizer" if p.startswith("torch.optim.") else p.rpartition(".")[2] for p in paths)
     summary = " ".join(text.split("\n\n", 1)[0].split())
     constructor = _constructor(node)
-    is_part = constructor is not None and bool(constructor.args.posonlyargs[1:])
+    is_part = None if constructor is None else bool(constructor.args.posonlyargs[1:])
     return Entry(node.name, module, bases, summary, tuple(_options(node, argument_docs(text))), is_part)
 
 
@@ -200,8 +201,9 @@ def _arguments(arguments: ast.arguments, docs: dict[str, str]) -> list[Option]:
 
 
 def in_configs(annotation: str) -> str:
-    """What a config can give where Python may also hand over objects."""
-    return re.sub(r"\b(EnvLike|DatasetLike)\b", lambda match: _IN_CONFIGS[match[0]], annotation)
+    """What a config can give where Python may also hand over objects, and the class it names where one is made."""
+    words = _IN_CONFIGS | {name: kind for name, kind in _MADE_BY.items() if name != "Network"}
+    return re.sub(r"\w+", lambda match: words.get(match[0], match[0]), annotation)
 
 
 def _field_default(value: ast.expr | None) -> str | None:
@@ -255,15 +257,24 @@ def _takes(entry: Entry, path: list[str]) -> bool:
 
 def kinds_in(annotation: str) -> list[str]:
     """Names of the classes of ours that an annotation speaks of; of a factory, what it makes."""
-    made = re.sub(r"Callable\[\[[^]]*(?:\[[^]]*\][^]]*)*\], *", "[", annotation)
-    words = [_MADE_BY.get(word, word) for word in re.findall(r"\w+", made)]
+    text = re.sub(r"Callable\[\[[^]]*(?:\[[^]]*\][^]]*)*\], *", "[", annotation)
+    words = [_MADE_BY.get(word, word) for word in re.findall(r"\w+", text)]
     return [word for word in words if word in _MADE_BY.values() or find(word)]
 
 
 def parts_of(annotation: str) -> list[Entry]:
     """What of ours an argument may be that takes what makes a part."""
-    parts = {entry.name: entry for kind in kinds_in(annotation) for entry in kind_of(kind) if entry.is_part}
+    entries = [entry for kind in kinds_in(annotation) for entry in kind_of(kind)]
+    parts = {entry.name: entry for entry in entries if _is_part(entry)}
     return [parts[name] for name in sorted(parts)]
+
+
+def _is_part(entry: Entry) -> bool:
+    """By its constructor or, where it has none, by that of the base that has one."""
+    if entry.is_part is not None:
+        return entry.is_part
+    parents = [parent for base in entry.bases if (parent := find(base)) is not None and parent is not entry]
+    return any(map(_is_part, parents))
 
 
 @functools.cache

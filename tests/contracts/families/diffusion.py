@@ -18,7 +18,7 @@ from rl_lightning.models.diffusion.candidate_filters import SoftmaxFilter
 from rl_lightning.nn.denoisers.row_denoisers import MLPDenoiser
 from rl_lightning.types import EnvSpec
 
-NET = MLPDenoiser([32, 32], 8)
+NET = partial(MLPDenoiser, hidden_dims=[32, 32], time_embed_dim=8)
 behavior = partial(BehaviorDiffusion, denoiser=NET, lr=5e-3, sampler=DPMSolver(4), clip_denoised=1.0)
 
 

@@ -117,7 +117,7 @@ windows = partial(
     num_envs=4,
     batch_size=8,
     sequence_length=8,
-    buffer=SequenceReplay(5000),
+    buffer=partial(SequenceReplay, capacity=5000),
     learning_starts=80,
     train_every=4,
     train_ratio=32.0,
@@ -153,7 +153,7 @@ CASES = [
         "dreamer-v3-pixels-latents",
         partial(
             windows, env=PICTURES, pretrain=4, burn_in=2, store_latents=True, batch_size=4,
-            buffer=SequenceReplay(400, PrioritizedWindows()), train_ratio=4.0,
+            buffer=partial(SequenceReplay, capacity=400, windows=PrioritizedWindows), train_ratio=4.0,
         ),
         dreamer(3, world_model=world(3, **CONV)),
         **{**SCALED, "waits": 19},

@@ -19,8 +19,10 @@ from rl_lightning.datamodules import (
 )
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.envs.wrappers.transforms import FrameStack, GrayLevelIndex
+from rl_lightning.functional.reward_losses import ClassBalancedFocal
 from rl_lightning.models.frames.frame_world import NextFramePredictor
 from rl_lightning.nn import PaletteCNN
+from rl_lightning.nn.frames.reward_net import MeanRewardNet, SpatialRewardNet
 from rl_lightning.replay import Replay
 from rl_lightning.replay.frames.frame_artifacts import write_frames
 from rl_lightning.replay.frames.frame_log import FrameLog
@@ -28,6 +30,7 @@ from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.collect import Collector
 
 SMALL = env("rl/Catch-v0", GrayLevelIndex(), FrameStack(2), rows=5, columns=5)
+CBF = ClassBalancedFocal()
 RECIPE = partial(
     NextFramePredictor,
     colors=3,
@@ -59,9 +62,8 @@ def frames_artifact(folder: Path, config: EnvConfig = SMALL, steps: int = 200) -
 def world_artifact(folder: Path, config: EnvConfig = SMALL, **more) -> str:
     """What a stage that learned a (very poor) world leaves."""
     torch.manual_seed(0)
-    world = RECIPE(reward_net="spatial", predict_termination=True, **more).build(
-        make_envs(config, 1).env_spec
-    )
+    spec = make_envs(config, 1).env_spec
+    world = RECIPE(spec, reward_net=SpatialRewardNet, predict_termination=True, **more)
     world.latent_anneal.fill_(1.0)
     return artifact(folder, {"world": (world, world.exported(""))})
 
@@ -92,10 +94,10 @@ CASES = [
         within,
         partial(
             NextFrame,
-            predictor=RECIPE(reward_net="spatial", predict_termination=True),
+            predictor=partial(RECIPE, reward_net=SpatialRewardNet, predict_termination=True),
             scheduled_sampling_decay_steps=4,
             eval_rows=16,
-            reward_loss="cbf",
+            reward_loss=CBF,
         ),
         **LEARNS,
         waits=519,
@@ -105,7 +107,7 @@ CASES = [
         partial(within, event_fraction=0.5, rare_pixel_threshold=0.05),
         partial(
             NextFrame,
-            predictor=RECIPE(reward_net="mean", recurrent_state_size=2),
+            predictor=partial(RECIPE, reward_net=MeanRewardNet, recurrent_state_size=2),
             scheduled_sampling_decay_steps=4,
             eval_rows=16,
             rare_pixel_weight=3.0,
@@ -124,7 +126,13 @@ CASES = [
     Case(
         "reward-head-remembers",
         partial(RewardStepData, **given, batch_size=8, updates_per_block=8),
-        partial(RewardModel, world_from=REMEMBERS, eval_rows=50, reward_net="mean", reward_loss="cbf"),
+        partial(
+            RewardModel,
+            world_from=REMEMBERS,
+            eval_rows=50,
+            reward_net=MeanRewardNet,
+            reward_loss=CBF,
+        ),
         **REWARDS,
         waits=14,
     ),
@@ -161,7 +169,7 @@ CASES = [
             SimulatedReplayData,
             **dream,
             batch_size=8,
-            buffer=Replay(500),
+            buffer=partial(Replay, capacity=500),
             learning_starts=16,
             train_every=4,
             utd_ratio=0.5,

@@ -24,7 +24,7 @@ CASES = [
     Case(
         "density",
         offline,
-        partial(Density, density_model=RealNVP(num_couplings=2, hidden_dims=[16]), lr=5e-3),
+        partial(Density, density_model=partial(RealNVP, num_couplings=2, hidden_dims=[16]), lr=5e-3),
         (("model.",),),
         frozen=("best.",),
         # it is looked at after whole passes over the data, which cut its blocks

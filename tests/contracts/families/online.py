@@ -20,7 +20,7 @@ online = partial(
     OnlineData,
     num_envs=2,
     batch_size=32,
-    buffer=Replay(2000),
+    buffer=partial(Replay, capacity=2000),
     learning_starts=64,
     train_every=8,
     utd_ratio=0.5,
@@ -88,7 +88,7 @@ CASES = [
     Case("dqn", partial(online, env=LAKE), dqn, toy=Toy(600, 0.95), **Q_ONLY),
     Case(
         "dqn-dueling-n-step-prioritized",
-        partial(online, env=LAKE, buffer=PrioritizedReplay(2000)),
+        partial(online, env=LAKE, buffer=partial(PrioritizedReplay, capacity=2000)),
         partial(dqn, double_q=True, dueling=True, n_step=3),
         toy=Toy(600, 0.95),
         **Q_ONLY,
@@ -96,7 +96,7 @@ CASES = [
     Case("dqn-masked", partial(online, env=masked), dqn, toy=Toy(1000, 11.0), **{**Q_ONLY, "copies": 4}),
     Case(
         "dqn-pixels",
-        partial(online, env=catch, buffer=PrioritizedReplay(1000)),
+        partial(online, env=catch, buffer=partial(PrioritizedReplay, capacity=1000)),
         partial(dqn, network=PIXELS),
         toy=Toy(1500, 0.5),
         **Q_ONLY,

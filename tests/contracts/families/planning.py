@@ -23,8 +23,8 @@ windows = partial(
     train_every=4,
     train_ratio=12.0,
 )
-inside = SequenceReplay(2000, within_episode=True)
-ranked = SequenceReplay(2000, PrioritizedWindows(), within_episode=True)
+inside = partial(SequenceReplay, capacity=2000, within_episode=True)
+ranked = partial(SequenceReplay, capacity=2000, windows=PrioritizedWindows, within_episode=True)
 tdmpc2 = partial(
     TDMPC2,
     latent_dim=8,

@@ -27,9 +27,9 @@ MEMORY: dict[str, Any] = {"hidden_dim": 6, "num_mixtures": 2}
 def recorded(steps: int = 120) -> str:
     envs = make_envs(DODGE, 2)
     spec = envs.env_spec
-    collector, policy = Collector(envs, 0), BrownianActions()
-    collector.carry = policy.initial_carry(spec, 2)
-    played = collector.collect(policy.build(spec), steps, torch.Generator().manual_seed(0))
+    collector, policy = Collector(envs, 0), BrownianActions(spec)
+    collector.carry = policy.initial_carry(2)
+    played = collector.collect(policy.act, steps, torch.Generator().manual_seed(0))
     rows = Recording.from_spec(spec)
     rows.append(joined(EpisodeSplitter(2).add(played)))
     envs.close()
@@ -47,7 +47,7 @@ def dreamed() -> str:
 RECORDING, WORLD = recorded(), dreamed()
 frames = partial(RecordedEpisodesData, recording=RECORDING, env=DODGE, batch_size=8, updates_per_block=4)
 evolve = partial(
-    EvolutionaryController, world_from=WORLD, **SIZES, **MEMORY, strategy=CMAES(popsize=6, sigma_init=0.5),
+    EvolutionaryController, world_from=WORLD, **SIZES, **MEMORY, strategy=partial(CMAES, popsize=6, sigma_init=0.5),
     reevaluate_every=3, reevaluate_rollouts=4,
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from functools import partial
 
 import torch
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
@@ -9,11 +10,11 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 from rl_lightning.models.density import KDE, DiffusionDensity, ODEFlow, RealNVP, VAEDensity
 
 SMALL = {
-    "RealNVP": RealNVP(hidden_dims=[64, 64]),
-    "KDE": KDE(max_rows=4000, n_neighbors=None),
-    "VAEDensity": VAEDensity(latent_dim=2, hidden_dims=[64, 64], num_importance_samples=32),
-    "ODEFlow": ODEFlow(hidden_dim=32, num_solver_steps=3),
-    "DiffusionDensity": DiffusionDensity(hidden_dims=[64, 64]),
+    "RealNVP": partial(RealNVP, hidden_dims=[64, 64]),
+    "KDE": partial(KDE, max_rows=4000, n_neighbors=None),
+    "VAEDensity": partial(VAEDensity, latent_dim=2, hidden_dims=[64, 64], num_importance_samples=32),
+    "ODEFlow": partial(ODEFlow, hidden_dim=32, num_solver_steps=3),
+    "DiffusionDensity": partial(DiffusionDensity, hidden_dims=[64, 64]),
 }
 FAST = {"lr": 1e-2, "updates": 200}
 ENOUGH = {"VAEDensity": FAST | {"updates": 800}, "DiffusionDensity": FAST | {"updates": 800, "batch": 1024}}
@@ -48,7 +49,7 @@ def fit(recipe, x: torch.Tensor, updates: int, batch: int = 256, lr: float = 3e-
     """A model of the rows, trained with a falling rate."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        net = recipe.build(x.shape[1])
+        net = recipe(x.shape[1])
         net.fit_statistics(x)
         if not net.trains:
             return net

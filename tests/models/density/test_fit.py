@@ -1,5 +1,7 @@
 """Trained densities against the truth."""
 
+from functools import partial
+
 import pytest
 import torch
 from density_toys import ENOUGH, SMALL, correlated, draw, fit, fitted, mixture, stretch, true_log_prob
@@ -8,12 +10,12 @@ from rl_lightning.functional.density_penalties import auroc
 from rl_lightning.models.density import ODEFlow, RealNVP
 
 FLOWS = {
-    "RealNVP": RealNVP(hidden_dims=[64, 64], whiten=True),
-    "ODEFlow": ODEFlow(hidden_dim=32, num_solver_steps=4),
+    "RealNVP": partial(RealNVP, hidden_dims=[64, 64], whiten=True),
+    "ODEFlow": partial(ODEFlow, hidden_dim=32, num_solver_steps=4),
 }
 UNHELPED = {
-    "RealNVP": RealNVP(hidden_dims=[64, 64]),
-    "ODEFlow": ODEFlow(hidden_dim=64, num_solver_steps=5, whiten=False),
+    "RealNVP": partial(RealNVP, hidden_dims=[64, 64]),
+    "ODEFlow": partial(ODEFlow, hidden_dim=64, num_solver_steps=5, whiten=False),
 }
 
 

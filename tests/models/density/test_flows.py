@@ -1,5 +1,7 @@
 """Flows are exact: log-determinants, the way back, and a density that integrates to 1."""
 
+from functools import partial
+
 import pytest
 import torch
 from density_toys import SMALL, draw, fit, fitted, mixture
@@ -12,7 +14,7 @@ FLOWS = ["RealNVP", "ODEFlow"]
 def shaken(recipe, dim: int, scale: float = 0.3):
     """A flow far from the identity, as if trained."""
     torch.manual_seed(0)
-    net = recipe.build(dim)
+    net = recipe(dim)
     with torch.no_grad():
         for weight in net.parameters():
             weight.add_(scale * torch.randn_like(weight) / weight.shape[-1] ** 0.5)
@@ -22,7 +24,7 @@ def shaken(recipe, dim: int, scale: float = 0.3):
 @pytest.mark.parametrize("dim", [2, 5, 14])
 @pytest.mark.parametrize("name", FLOWS)
 def test_log_determinant_is_autograds(name, dim):
-    recipe = SMALL[name] if name == "RealNVP" else ODEFlow(hidden_dim=32, num_solver_steps=20)
+    recipe = SMALL[name] if name == "RealNVP" else partial(ODEFlow, hidden_dim=32, num_solver_steps=20)
     net = shaken(recipe, dim)
     z = torch.randn(6, dim)
     log_det = net(z)[1]
@@ -34,7 +36,7 @@ def test_log_determinant_is_autograds(name, dim):
 
 @pytest.mark.parametrize("dim", [2, 5, 14])
 def test_coupling_flow_comes_back(dim):
-    net = shaken(RealNVP(hidden_dims=[64, 64]), dim)
+    net = shaken(partial(RealNVP, hidden_dims=[64, 64]), dim)
     z = torch.randn(100, dim)
     latent = net(z)[0]
     assert (latent - z).abs().max() > 0.1
@@ -42,7 +44,7 @@ def test_coupling_flow_comes_back(dim):
 
 
 def test_ode_flow_comes_back():
-    net = shaken(ODEFlow(hidden_dim=32, num_solver_steps=20), 5)
+    net = shaken(partial(ODEFlow, hidden_dim=32, num_solver_steps=20), 5)
     z = torch.randn(100, 5)
     there, out = net(z)
     back, home = net(there, backward=True)
@@ -50,7 +52,7 @@ def test_ode_flow_comes_back():
 
 
 def test_divergence_is_the_trace():
-    field = shaken(ODEFlow(hidden_dim=16, num_solver_steps=1), 4, scale=1.0).field
+    field = shaken(partial(ODEFlow, hidden_dim=16, num_solver_steps=1), 4, scale=1.0).field
     z = torch.randn(8, 4)
     trace = [
         torch.autograd.functional.jacobian(lambda row: field(row[None], 0.3, field.trace_weight())[0][0], row)
@@ -61,7 +63,7 @@ def test_divergence_is_the_trace():
 
 
 def test_scores_without_a_graph_are_those_with_one():
-    net = shaken(RealNVP(hidden_dims=[32, 32]), 7)
+    net = shaken(partial(RealNVP, hidden_dims=[32, 32]), 7)
     x = torch.randn(3000, 7)
     net.fit_statistics(3.0 * x + 1.0)
     graph = net.log_prob(net.prepare(x)) - net.log_scale()
@@ -72,7 +74,7 @@ def test_scores_without_a_graph_are_those_with_one():
 def test_every_column_is_moved():
     """Halves alternate before columns change places, else a column could stay as it is."""
     for dim in (2, 3, 14):
-        net = shaken(RealNVP(num_couplings=2, hidden_dims=[16]), dim)
+        net = shaken(partial(RealNVP, num_couplings=2, hidden_dims=[16]), dim)
         z = torch.randn(50, dim)
         assert ((net(z)[0] - z).abs().max(0).values > 1e-3).all()
 
@@ -80,7 +82,7 @@ def test_every_column_is_moved():
 @pytest.mark.parametrize("name", [*FLOWS, "KDE"])
 def test_density_integrates_to_one(name):
     net = (
-        fit(KDE(max_rows=300, n_neighbors=None), draw(mixture(), 300, 0) * 5 + 3, 0)
+        fit(partial(KDE, max_rows=300, n_neighbors=None), draw(mixture(), 300, 0) * 5 + 3, 0)
         if name == "KDE"
         else fitted(name)
     )

@@ -15,7 +15,7 @@ def lost(rows: torch.Tensor, test: torch.Tensor, bandwidth: float | None) -> flo
     """Nats of mean log-density between 100 neighbors and all, at one bandwidth."""
     scores = []
     for neighbors in (100, None):
-        net = KDE(neighbors, bandwidth, max_rows=len(rows)).build(rows.shape[1])
+        net = KDE(rows.shape[1], n_neighbors=neighbors, bandwidth=bandwidth, max_rows=len(rows))
         net.fit_statistics(rows)
         bandwidth = float(net.width)
         scores.append(net.score(test).mean().item())

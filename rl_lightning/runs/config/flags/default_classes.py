@@ -76,8 +76,8 @@ def default_of(class_path: str, argument: str) -> tuple[str, dict[str, Any]] | N
     if entry is None:
         return None
     for constructor in _constructors(entry):
-        for made, arguments in map(_made_of, _alternatives(constructor, argument)):
-            default = catalog.find(made)
+        for class_name, arguments in map(_made_of, _alternatives(constructor, argument)):
+            default = catalog.find(class_name)
             if default is not None:
                 return default.path, arguments
     return None
