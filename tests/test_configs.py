@@ -13,6 +13,8 @@ import yaml
 from generated_data import write_rows
 
 from rl_lightning.cli import main
+from rl_lightning.errors import ConfigError
+from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.compose import inline as inline_stages
@@ -246,6 +248,31 @@ def test_header_says_what_it_is_needs_and_takes(name):
     first = (FOLDER / f"{name}.yaml").read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first.split(" · ")) == 3, "# what · needs · how long here"
+
+
+def artifacts_asked_of(config: dict[str, Any]) -> list[str]:
+    """Artifacts that the model and the data need and a config does not name."""
+    asked = []
+    for part in ("model", "data"):
+        section = config.get(part) or {}
+        entry = catalog.find(str(section.get("class_path")))
+        asked += [
+            f"{part}.{option.name}"
+            for option in (catalog.all_options(entry) if entry else [])
+            if option.type == "Artifact"
+            and option.default is None
+            and option.name not in section["init_args"]
+        ]
+    return asked
+
+
+def test_a_stage_alone_says_which_artifact_it_needs():
+    needy = {name: asked for name in [*STAGES, *TAKING] if (asked := artifacts_asked_of(compose([name])))}
+    assert {"dice/stages/guidance", "fqe/hopper-medium", "mbarc/stages/reward"} <= needy.keys()
+    for name, asked in needy.items():
+        with pytest.raises(ConfigError, match=r"needs (model|data)\.\w+ \(.+\): --\S+ RUN") as refused:
+            parsed(name)
+        assert any(f"--{key} RUN" in str(refused.value) for key in asked), name
 
 
 @pytest.mark.parametrize("name", swept(PIPELINES))

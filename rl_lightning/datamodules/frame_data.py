@@ -18,6 +18,7 @@ from rl_lightning.envs.own_envs import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.frame_losses import rare_colors
 from rl_lightning.functional.reward_classes import CLASSES, reward_label
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.frames.frame_world import frame_shape
 from rl_lightning.replay.frames.frame_artifacts import check_spec, load_frames, read_frames_meta
 from rl_lightning.replay.frames.frame_log import FrameLog
@@ -28,7 +29,7 @@ from rl_lightning.types import FrameWindow
 PALETTE = 256  # an index is a byte
 
 
-def num_collections(artifact: str | None) -> int:
+def num_collections(artifact: Artifact | None) -> int:
     """How many collections an artifact holds; tells one cycle's random numbers from the next one's."""
     return 0 if artifact is None else len(read_frames_meta(artifact)["parts"])
 
@@ -47,7 +48,7 @@ class FrameCollectionData(EnvData):
     def __init__(
         self,
         env: EnvLike,
-        frames_from: str | None = None,
+        frames_from: Artifact | None = None,
         num_envs: int = 1,
         rollout_steps: int = 64,
         vectorization: str = "sync",
@@ -125,7 +126,12 @@ class FrameData(RLData):
     clock_name = "update"
 
     def __init__(
-        self, env: EnvLike, frames_from: str, batch_size: int, updates_per_block: int, val_fraction: float
+        self,
+        env: EnvLike,
+        frames_from: Artifact,
+        batch_size: int,
+        updates_per_block: int,
+        val_fraction: float,
     ) -> None:
         super().__init__()
         for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
@@ -272,7 +278,7 @@ class FrameWindowData(FrameData):
     def __init__(
         self,
         env: EnvLike,
-        frames_from: str,
+        frames_from: Artifact,
         sequence_length: int = 50,
         batch_size: int = 4,
         updates_per_block: int = 1,
@@ -354,7 +360,7 @@ class RewardStepData(FrameData):
     def __init__(
         self,
         env: EnvLike,
-        frames_from: str,
+        frames_from: Artifact,
         reward_sampler: RewardSampler | None = None,
         batch_size: int = 32,
         updates_per_block: int = 1,

@@ -14,6 +14,7 @@ from rl_lightning.datasets.in_memory import DatasetLike
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.dynamics.penalties import NoPenalty, Penalty
 from rl_lightning.replay.ring import RingBuffer
 from rl_lightning.replay.segments import SegmentStore
@@ -59,7 +60,7 @@ class ModelRolloutData(OfflineData):
     def __init__(
         self,
         dataset: DatasetLike,
-        dynamics: str,
+        dynamics: Artifact,
         penalty: Penalty | None = None,
         penalty_coef: float = 0.5,
         penalty_unit: Literal["reward", "reward_std"] = "reward",

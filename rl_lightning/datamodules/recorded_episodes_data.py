@@ -12,6 +12,7 @@ from rl_lightning.artifacts import load_exported
 from rl_lightning.datamodules.bases.eval_env_data import EvalEnvData
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.seeding import derive
 from rl_lightning.types import Sequences
@@ -36,7 +37,7 @@ class RecordedEpisodesData(EvalEnvData):
 
     def __init__(
         self,
-        recording: str,
+        recording: Artifact,
         env: EnvLike,
         batch_size: int = 64,
         sequence_length: int = 1,

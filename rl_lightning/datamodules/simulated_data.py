@@ -13,6 +13,7 @@ from rl_lightning.datamodules.on_policy_data import OnPolicyData
 from rl_lightning.datamodules.online_data import OnlineData
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.frames.frame_world import FrameWorld, frame_shape
 from rl_lightning.nn.frames.reward_net import RewardNet
 from rl_lightning.replay import BufferFactory, Replay
@@ -48,9 +49,9 @@ class SimulatedEnvMixin(EnvData):
     """What both kinds of data share: training envs that a world computes, evaluation envs that are real."""
 
     clock_name = "update"
-    artifact: str
-    reward_artifact: str | None
-    frames_artifact: str
+    artifact: Artifact
+    reward_artifact: Artifact | None
+    frames_artifact: Artifact
     horizon: int
     pin_last_env_to_start: bool
     truncation_value: str
@@ -60,9 +61,9 @@ class SimulatedEnvMixin(EnvData):
 
     def init_simulation(
         self,
-        world: str,
-        reward: str | None,
-        frames: str,
+        world: Artifact,
+        reward: Artifact | None,
+        frames: Artifact,
         horizon: int,
         pin_last_env_to_start: bool,
         truncation_value: str,
@@ -147,9 +148,9 @@ class SimulatedData(SimulatedEnvMixin, OnPolicyData):
     def __init__(
         self,
         env: EnvLike,
-        world_from: str,
-        frames_from: str,
-        reward_from: str | None = None,
+        world_from: Artifact,
+        frames_from: Artifact,
+        reward_from: Artifact | None = None,
         num_envs: int = 16,
         rollout_steps: int = 50,
         horizon: int = 50,
@@ -196,9 +197,9 @@ class SimulatedReplayData(SimulatedEnvMixin, OnlineData):
     def __init__(
         self,
         env: EnvLike,
-        world_from: str,
-        frames_from: str,
-        reward_from: str | None = None,
+        world_from: Artifact,
+        frames_from: Artifact,
+        reward_from: Artifact | None = None,
         num_envs: int = 16,
         batch_size: int = 32,
         buffer: BufferFactory = Replay,

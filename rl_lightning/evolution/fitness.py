@@ -13,6 +13,7 @@ from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.errors import ConfigError
 from rl_lightning.evolution.dream_rollout import dream_rollout
 from rl_lightning.evolution.env_rollout import evaluate_in_env
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.world_models.controller import Controller
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
 from rl_lightning.seeding import derive
@@ -57,7 +58,7 @@ class DreamFitness(Fitness):
 
     def __init__(
         self,
-        recording: str,
+        recording: Artifact,
         num_rollouts: int = 16,
         max_steps: int = 300,
         temperature: float = 1.0,

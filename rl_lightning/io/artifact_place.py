@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.nearness import nearest
 
+Artifact = str | Path  # what names one: a run, RUN/STAGE, or a path to any of its folders or files
 ABOUT, FRAMES = "artifact.json", "frames.json"
 
 

@@ -20,6 +20,7 @@ from rl_lightning.functional.dice_losses import guide_loss, ratio_of, value_loss
 from rl_lightning.functional.diffusion_samplers import DPMSolver, Sampler
 from rl_lightning.functional.diffusion_solvers import SolverStep, add_noise
 from rl_lightning.functional.value import polyak_update, td_target
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.described import describe
 from rl_lightning.models.diffusion.action_diffusion import sample_timestep
 from rl_lightning.models.diffusion.candidate_filters import CandidateFilter, MaxFilter
@@ -81,7 +82,7 @@ class DiceGuidance(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        behavior: str,
+        behavior: Artifact,
         alpha: float = 0.5,
         dual_value_coef: float = 1.0,
         gamma: float = 0.99,

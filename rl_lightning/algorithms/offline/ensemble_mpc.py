@@ -13,6 +13,7 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import load_exported
 from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.planning.mpc import ensemble_score, generator_or_fixed
 from rl_lightning.planning.planners import MPPI, Planner, shifted
 from rl_lightning.types import Carry, EnvSpec
@@ -36,8 +37,8 @@ class EnsembleMPC(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        dynamics: str,
-        policy_from: str | None = None,
+        dynamics: Artifact,
+        policy_from: Artifact | None = None,
         planner: Planner | None = None,
         gamma: float = 0.99,
         uncertainty_penalty: float = 0.0,

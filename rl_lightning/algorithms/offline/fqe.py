@@ -18,6 +18,7 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_update, td_target
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.policies import ObsNormalizer, flat_width
 from rl_lightning.nn.heads.critics import make_critics
 from rl_lightning.nn.make_torso import check_network_or_sizes
@@ -66,7 +67,7 @@ class FQE(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        policy_from: str,
+        policy_from: Artifact,
         num_critics: int = 4,
         hidden_dims: list[int] | None = None,
         layer_norm: bool = True,

@@ -18,6 +18,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.factories import class_of, settings_of
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.functional.value import polyak_update, td_target
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.policies import SquashedGaussianPolicy
 from rl_lightning.nn.heads.actors import SquashedGaussianActor
 from rl_lightning.nn.heads.critics import QEnsemble
@@ -84,7 +85,7 @@ class SAC(PolicyModule):
         target_entropy: float | None = None,
         policy_delay: int = 1,
         max_grad_norm: float | None = None,
-        init_policy: str | None = None,
+        init_policy: Artifact | None = None,
         actor_warmup_updates: int = 0,
         critic_layer_norm: bool = False,
         lr_schedule: Schedule | None = None,

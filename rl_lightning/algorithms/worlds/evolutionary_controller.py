@@ -17,6 +17,7 @@ from rl_lightning.evolution.cmaes import CMAES, SearchFactory
 from rl_lightning.evolution.env_rollout import population_step
 from rl_lightning.evolution.fitness import Population
 from rl_lightning.factories import make
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.world_models.controller import Controller
 from rl_lightning.models.world_models.image_vae import check_frames
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
@@ -51,7 +52,7 @@ class EvolutionaryController(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        world_from: str,
+        world_from: Artifact,
         latent_dim: int = 32,
         depth: int = 32,
         hidden_dim: int = 256,

@@ -13,6 +13,7 @@ from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported, load_exported
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.world_models.image_vae import check_frames
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel, action_input
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
@@ -43,7 +44,7 @@ class MDNRNN(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        vision: str,
+        vision: Artifact,
         latent_dim: int = 32,
         depth: int = 32,
         hidden_dim: int = 256,

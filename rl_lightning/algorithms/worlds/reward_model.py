@@ -15,6 +15,7 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported, load_exported
 from rl_lightning.functional.reward_classes import CLASSES, reward_label
 from rl_lightning.functional.reward_losses import CrossEntropy, RewardLoss
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.described import describe
 from rl_lightning.models.frames import frame_metrics as checks
 from rl_lightning.models.frames.frame_world import FrameWorld
@@ -47,7 +48,7 @@ class RewardModel(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        world_from: str,
+        world_from: Artifact,
         reward_net: RewardNetFactory = SpatialRewardNet,
         reward_loss: RewardLoss | None = None,
         lr: float = 0.01,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from rl_lightning.artifacts import load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import density_penalties as weigh
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.density.calibrated import CalibratedDensity
 
 
@@ -33,7 +34,7 @@ class Penalty(ABC):
     def setup(self) -> None:  # noqa: B027  (most need nothing)
         """Loads what earlier stages left; called once, before the first step."""
 
-    def artifact(self) -> tuple[str, nn.Module] | None:
+    def artifact(self) -> tuple[Artifact, nn.Module] | None:
         """Path of the artifact that `setup` loaded, and what came of it; None for a penalty that loads nothing."""
         return None
 
@@ -84,7 +85,7 @@ class DensityPenalty(Penalty):
 
     def __init__(
         self,
-        density: str,
+        density: Artifact,
         percentile: float = 1.0,
         score_unit: Literal["std", "nats"] = "std",
         slope: float = 1.0,
@@ -113,7 +114,7 @@ class DensityPenalty(Penalty):
         density.threshold(self.percentile)  # says so now if it was never calibrated
         self.model = density
 
-    def artifact(self) -> tuple[str, nn.Module] | None:
+    def artifact(self) -> tuple[Artifact, nn.Module] | None:
         return None if self.model is None else (self.density, self.model)
 
     @abstractmethod

@@ -14,6 +14,7 @@ from rl_lightning.envs.palette import ATARI_COLORS
 from rl_lightning.errors import ConfigError
 from rl_lightning.factories import make
 from rl_lightning.functional.frame_losses import UNSEEN, standardize
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.described import describe, rebuild
 from rl_lightning.nn.frames.frame_parts import UpsampleConv
 from rl_lightning.nn.frames.next_frame_net import Features, NextFrameNet
@@ -234,7 +235,7 @@ class FrameWorld(nn.Module):
             state = torch.where(valid[:, k, None, None, None], new, state)
         return state
 
-    def check_compatible(self, spec: EnvSpec, where: str) -> None:
+    def check_compatible(self, spec: EnvSpec, where: Artifact) -> None:
         """Refuses an env of another game, other frames or other actions."""
         shape, frames = frame_shape(spec), spec.num_stack
         if self.env_id != spec.env_id:

@@ -230,8 +230,23 @@ def _required(match: re.Match[str], leaf: Leaf, known: Known) -> str:
         return (
             f"the config has no {names.replace(', ', ' and no ')}; start from a shipped one: rl list configs"
         )
-    where = f"{leaf.owner.rpartition('.')[2]} needs " if leaf.owner else "missing: "
-    return f"{where}'{names}'"
+    if not leaf.owner:
+        return f"missing: '{names}'"
+    name = names.rpartition(".")[2]
+    options = (
+        {option.name: option for option in catalog.all_options(holder)}
+        if (holder := catalog.find(leaf.owner))
+        else {}
+    )
+    option = options.get(name)
+    if option is None:
+        return f"{leaf.owner.rpartition('.')[2]} needs '{names}'"
+    what = option.doc.partition(".")[0].partition(";")[0]
+    dotted = ".".join((*leaf.path, name))
+    example = "RUN" if option.type.startswith("Artifact") else "..."
+    return (
+        f"{leaf.owner.rpartition('.')[2]} needs {dotted} ({what[:1].lower()}{what[1:]}): --{dotted} {example}"
+    )
 
 
 _ANSWERS = [
