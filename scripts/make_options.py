@@ -29,7 +29,7 @@ from rl_lightning.evolution.fitness import Fitness
 from rl_lightning.functional.advantage_estimators import AdvantageEstimator
 from rl_lightning.functional.diffusion_samplers import Sampler
 from rl_lightning.functional.noise_schedules import NoiseSchedule
-from rl_lightning.functional.reward_losses import RewardLoss
+from rl_lightning.functional.reward_classes import RewardLoss
 from rl_lightning.models.diffusion.candidate_filters import CandidateFilter
 from rl_lightning.models.imitation_losses import ImitationLoss
 from rl_lightning.optim.schedules import Schedule

@@ -1,9 +1,14 @@
-"""Rewards as classes: labels, how often each is to be drawn, and the class-balanced focal loss."""
+"""Rewards as classes: labels, how often each is to be drawn, and the losses that a reward head is taught by."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from rl_lightning.errors import ConfigError
 
 CLASSES = 3  # -1, 0, +1
 
@@ -31,3 +36,44 @@ def focal_loss(logits: Tensor, label: Tensor, weight: Tensor, gamma: float = 2.0
     """Mean of w_y (1 - p_y)^gamma (-log p_y).  [B, C], [B], [C]"""
     log_prob = logits.log_softmax(-1).gather(-1, label[:, None])[:, 0]
     return -(weight.to(logits)[label] * (1.0 - log_prob.exp()) ** gamma * log_prob).mean()
+
+
+class RewardLoss(ABC):
+    """A mean over rows; classes may weigh differently, by how often each occurs in the data."""
+
+    def class_weight(self, counts: Tensor) -> Tensor:
+        """Weight of each class, given its rows in the data.  [C] -> [C]"""
+        return torch.ones(len(counts))
+
+    @abstractmethod
+    def __call__(self, logits: Tensor, label: Tensor, weight: Tensor) -> Tensor:
+        """[B, C], [B], [C] -> []"""
+
+
+class CrossEntropy(RewardLoss):
+    """The plain cross-entropy; all classes weigh alike."""
+
+    def __call__(self, logits: Tensor, label: Tensor, weight: Tensor) -> Tensor:
+        return F.cross_entropy(logits, label)
+
+
+class ClassBalancedFocal(RewardLoss):
+    """The class-balanced focal loss (Cui et al. 2019); counts are those of the data, not of the draws.
+
+    Args:
+        beta: How strongly rare classes are favored; 0: not at all.
+        gamma: How little a row counts that is classified well already; 0: as much as any.
+    """
+
+    def __init__(self, beta: float = 0.9999, gamma: float = 2.0) -> None:
+        if not 0.0 <= beta < 1.0 or gamma < 0.0:
+            raise ConfigError(
+                f"ClassBalancedFocal: beta is {beta} (at least 0, below 1), gamma {gamma} (at least 0)"
+            )
+        self.beta, self.gamma = beta, gamma
+
+    def class_weight(self, counts: Tensor) -> Tensor:
+        return class_balanced_weights(counts, self.beta)
+
+    def __call__(self, logits: Tensor, label: Tensor, weight: Tensor) -> Tensor:
+        return focal_loss(logits, label, weight, self.gamma)

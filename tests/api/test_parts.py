@@ -20,6 +20,7 @@ from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.envs.own_envs import OwnEnv, as_env_config
 from rl_lightning.errors import ConfigError, DataError, EnvError
 from rl_lightning.functional.diffusion_samplers import DDIM
+from rl_lightning.models.imitation_losses import NegativeLogLikelihood
 from rl_lightning.nn import MLP
 from rl_lightning.nn.make_torso import _OwnTorso
 from rl_lightning.types import EnvSpec
@@ -337,7 +338,7 @@ class Sized(nn.Module):
     ("algorithm", "given", "widths"),
     [
         (BC, {"network": Sized}, {3}),
-        (partial(BC, loss="nll"), {"network": Sized}, {3}),
+        (partial(BC, loss=NegativeLogLikelihood()), {"network": Sized}, {3}),
         (IQL, {"network": Sized}, {3}),
         (IQL, {"critic_network": Sized, "num_critics": 3}, {3, 5}),
         (TD3_BC, {"network": Sized, "critic_network": Sized}, {3, 5}),

@@ -71,6 +71,8 @@ def test_rows_on_both_sides_of_a_gap_are_never_one_sample() -> None:
     for number in range(2):
         buffer.end_episode(number)
     list(made.data.next_block())
-    batch = buffer.gather(torch.arange(rows - 6, rows + 2), 3, 0.5)  # two envs: rows of one are two apart
+    batch = buffer.store.gather(
+        torch.arange(rows - 6, rows + 2), 3, 0.5
+    )  # two envs: rows of one are two apart
     assert batch.discount.tolist() == [0.125, 0.125, 0.25, 0.25, 0.5, 0.5, 0.125, 0.125]
     assert not batch.terminated.any(), "a gap is no end of the world: values are still bootstrapped"

@@ -25,8 +25,7 @@ from rl_lightning.functional.frame_losses import (
     rare_pixel_weights,
     teacher_forcing_prob,
 )
-from rl_lightning.functional.reward_classes import CLASSES, reward_label
-from rl_lightning.functional.reward_losses import CrossEntropy, RewardLoss
+from rl_lightning.functional.reward_classes import CLASSES, CrossEntropy, RewardLoss, reward_label
 from rl_lightning.models.frames import frame_metrics as checks
 from rl_lightning.models.frames.frame_world import FrameWorld, FrameWorldFactory, NextFramePredictor
 from rl_lightning.nn.frames.next_frame_net import Features

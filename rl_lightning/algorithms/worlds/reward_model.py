@@ -13,8 +13,7 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported, load_exported
-from rl_lightning.functional.reward_classes import CLASSES, reward_label
-from rl_lightning.functional.reward_losses import CrossEntropy, RewardLoss
+from rl_lightning.functional.reward_classes import CLASSES, CrossEntropy, RewardLoss, reward_label
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.described import describe
 from rl_lightning.models.frames import frame_metrics as checks

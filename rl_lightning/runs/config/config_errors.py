@@ -232,21 +232,22 @@ def _required(match: re.Match[str], leaf: Leaf, known: Known) -> str:
         )
     if not leaf.owner:
         return f"missing: '{names}'"
-    name = names.rpartition(".")[2]
-    options = (
-        {option.name: option for option in catalog.all_options(holder)}
-        if (holder := catalog.find(leaf.owner))
-        else {}
+    holder = catalog.find(leaf.owner)
+    options = {option.name: option for option in (catalog.all_options(holder) if holder else [])}
+    needed = [options.get(name.strip().rpartition(".")[2]) for name in names.split(",")]
+    who = leaf.owner.rpartition(".")[2]
+    if not all(needed):
+        return f"{who} needs '{names}'"
+    asked = [option for option in needed if option is not None]
+    dotted = [".".join((*leaf.path, option.name)) for option in asked]
+    meanings = [option.doc.partition(".")[0].partition(";")[0].partition(":")[0] for option in asked]
+    what = " and ".join(
+        f"{key} ({doc[:1].lower()}{doc[1:]})" for key, doc in zip(dotted, meanings, strict=True)
     )
-    option = options.get(name)
-    if option is None:
-        return f"{leaf.owner.rpartition('.')[2]} needs '{names}'"
-    what = option.doc.partition(".")[0].partition(";")[0]
-    dotted = ".".join((*leaf.path, name))
-    example = "RUN" if option.type.startswith("Artifact") else "..."
-    return (
-        f"{leaf.owner.rpartition('.')[2]} needs {dotted} ({what[:1].lower()}{what[1:]}): --{dotted} {example}"
-    )
+    typed = [
+        f"--{key} {'RUN' if o.type == 'Artifact' else '...'}" for key, o in zip(dotted, asked, strict=True)
+    ]
+    return f"{who} needs {what}: {' '.join(typed)}"
 
 
 _ANSWERS = [

@@ -19,7 +19,7 @@ from rl_lightning.datamodules import (
 )
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.envs.wrappers.transforms import FrameStack, GrayLevelIndex
-from rl_lightning.functional.reward_losses import ClassBalancedFocal
+from rl_lightning.functional.reward_classes import ClassBalancedFocal
 from rl_lightning.models.frames.frame_world import NextFramePredictor
 from rl_lightning.nn import PaletteCNN
 from rl_lightning.nn.frames.reward_net import MeanRewardNet, SpatialRewardNet
