@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.ranges import check_ranges
 
 Made = TypeVar("Made")
 
@@ -34,6 +35,9 @@ def make(factory: Callable[..., Made], kind: type[Made], name: str, *known: Any)
         raise ConfigError(
             f"{name} is a made {type(factory).__name__}; give what makes it: a class, or a functools.partial of one"
         )
+    cls = class_of(factory)
+    if cls is not None:
+        check_ranges(cls, settings_of(factory) or {}, f"{name}.")
     try:
         part = factory(*known)
     except TypeError as error:

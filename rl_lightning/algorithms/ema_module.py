@@ -12,10 +12,10 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
-from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_update
 from rl_lightning.optim.optimizers import OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
+from rl_lightning.ranges import FractionBelowOne, NonNegativeFloat, PositiveFloat
 from rl_lightning.types import EnvSpec
 
 
@@ -37,16 +37,14 @@ class EMAModule(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        lr: float,
+        lr: NonNegativeFloat,
         lr_schedule: Schedule | None,
         optimizer: OptimizerFactory,
-        max_grad_norm: float | None,
-        ema_decay: float,
+        max_grad_norm: PositiveFloat | None,
+        ema_decay: FractionBelowOne,
         ema_power: float | None,
     ) -> None:
         super().__init__(spec)
-        if not 0.0 <= ema_decay < 1.0:
-            raise ConfigError(f"model.ema_decay is {ema_decay}; it lies between 0 and 1")
         self.lr, self.lr_schedule = lr, lr_schedule or Constant()
         self.optimizer, self.max_grad_norm = optimizer, max_grad_norm
         self.ema_decay, self.ema_power = ema_decay, ema_power

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import torch
 
-from rl_lightning.algorithms.ranges import check_ranges
 from rl_lightning.errors import ConfigError, ResumeError, name_arguments
 from rl_lightning.io.trust import why_not_loaded
 from rl_lightning.models.described import (
@@ -22,6 +21,7 @@ from rl_lightning.models.described import (
     rebuild,
     trusted_class,
 )
+from rl_lightning.ranges import check_ranges
 
 POSITIONAL = "*"  # where a constructor takes any positional arguments: all of them, in order
 
@@ -48,7 +48,7 @@ class Rebuildable(metaclass=Constructed):
         instance = super().__new__(cls)
         arguments = bound(cls, args, kwargs)
         if arguments is not None:
-            check_ranges(arguments)
+            check_ranges(cls, arguments)
             check_objects(cls, arguments)
             # nn.Module's own __setattr__ works only after its constructor
             object.__setattr__(instance, "_arguments", with_defaults(cls, arguments))

@@ -13,6 +13,7 @@ from rl_lightning.checkpoints.run_checkpoint import RunCheckpoint
 from rl_lightning.clock.run_clock import crossed_multiple
 from rl_lightning.errors import ConfigError
 from rl_lightning.loggers.media import log_video
+from rl_lightning.ranges import PositiveInt
 from rl_lightning.rollout.simulated_env import ZOOM, picture
 from rl_lightning.rollout.video import write_video
 from rl_lightning.trainer.access import data_of
@@ -29,7 +30,7 @@ class FramePredictionVideo(Callback):
         sequence_length: Steps of the window, fewer where no held-out episode has as many.
     """
 
-    def __init__(self, every: int = 100, sequence_length: int = 50) -> None:
+    def __init__(self, every: int = 100, sequence_length: PositiveInt = 50) -> None:
         if every < 1 or sequence_length < 1:
             raise ConfigError(
                 f"FramePredictionVideo: every {every} and length {sequence_length} must be positive"

@@ -9,7 +9,7 @@ from rl_lightning import distributed
 from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.envs.own_envs import EnvLike
-from rl_lightning.errors import ConfigError
+from rl_lightning.ranges import PositiveInt
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.episode_splitter import EpisodeSplitter, joined
 
@@ -25,11 +25,13 @@ class EpisodeRecorderData(EnvData):
     """
 
     def __init__(
-        self, env: EnvLike, num_envs: int = 8, steps_per_block: int = 100, vectorization: str = "sync"
+        self,
+        env: EnvLike,
+        num_envs: PositiveInt = 8,
+        steps_per_block: PositiveInt = 100,
+        vectorization: str = "sync",
     ) -> None:
         super().__init__(env, num_envs, vectorization)
-        if steps_per_block < 1:
-            raise ConfigError(f"data.steps_per_block is {steps_per_block}; it must be at least 1")
         self.steps_per_block = steps_per_block
 
     def open(self, stage: str) -> None:

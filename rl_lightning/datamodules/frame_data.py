@@ -20,6 +20,7 @@ from rl_lightning.functional.frame_losses import rare_colors
 from rl_lightning.functional.reward_classes import CLASSES, reward_label
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.frames.frame_world import frame_shape
+from rl_lightning.ranges import Fraction, FractionBelowOne, PositiveFraction, PositiveInt
 from rl_lightning.replay.frames.frame_artifacts import check_spec, load_frames, read_frames_meta
 from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.replay.reward_samplers import GroupSampler, MBARCSampler, RewardSampler
@@ -49,14 +50,12 @@ class FrameCollectionData(EnvData):
         self,
         env: EnvLike,
         frames_from: Artifact | None = None,
-        num_envs: int = 1,
-        rollout_steps: int = 64,
+        num_envs: PositiveInt = 1,
+        rollout_steps: PositiveInt = 64,
         vectorization: str = "sync",
     ) -> None:
         super().__init__(env, num_envs, vectorization)
         frame_shape(self.spec)
-        if rollout_steps < 1:
-            raise ConfigError(f"data.rollout_steps is {rollout_steps}; it must be at least 1")
         self.previous, self.rollout_steps = frames_from, rollout_steps
         self.log: FrameLog | None = None
 
@@ -129,16 +128,11 @@ class FrameData(RLData):
         self,
         env: EnvLike,
         frames_from: Artifact,
-        batch_size: int,
-        updates_per_block: int,
-        val_fraction: float,
+        batch_size: PositiveInt,
+        updates_per_block: PositiveInt,
+        val_fraction: FractionBelowOne,
     ) -> None:
         super().__init__()
-        for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
-            if value < 1:
-                raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if not 0.0 <= val_fraction < 1.0:
-            raise ConfigError(f"data.val_fraction is {val_fraction}; it is a share between 0 and 1")
         self.env, self.artifact = as_env_config(env), frames_from
         self.batch_size, self.updates_per_block, self.val_fraction = (
             batch_size,
@@ -279,22 +273,14 @@ class FrameWindowData(FrameData):
         self,
         env: EnvLike,
         frames_from: Artifact,
-        sequence_length: int = 50,
-        batch_size: int = 4,
-        updates_per_block: int = 1,
-        val_fraction: float = 0.05,
-        event_fraction: float = 0.0,
-        rare_pixel_threshold: float = 0.001,
+        sequence_length: PositiveInt = 50,
+        batch_size: PositiveInt = 4,
+        updates_per_block: PositiveInt = 1,
+        val_fraction: FractionBelowOne = 0.05,
+        event_fraction: Fraction = 0.0,
+        rare_pixel_threshold: PositiveFraction = 0.001,
     ) -> None:
         super().__init__(env, frames_from, batch_size, updates_per_block, val_fraction)
-        if sequence_length < 1:
-            raise ConfigError(f"data.sequence_length is {sequence_length}; a window has at least one step")
-        for key, value in (
-            ("event_fraction", event_fraction),
-            ("rare_pixel_threshold", rare_pixel_threshold),
-        ):
-            if not 0.0 <= value <= 1.0:
-                raise ConfigError(f"data.{key} is {value}; it is a share between 0 and 1")
         if event_fraction and frame_shape(self.spec)[0] > 1:
             raise ConfigError(
                 "data.event_fraction knows colours by their index; with frames in RGB leave it at 0"
@@ -362,9 +348,9 @@ class RewardStepData(FrameData):
         env: EnvLike,
         frames_from: Artifact,
         reward_sampler: RewardSampler | None = None,
-        batch_size: int = 32,
-        updates_per_block: int = 1,
-        val_fraction: float = 0.05,
+        batch_size: PositiveInt = 32,
+        updates_per_block: PositiveInt = 1,
+        val_fraction: FractionBelowOne = 0.05,
     ) -> None:
         super().__init__(env, frames_from, batch_size, updates_per_block, val_fraction)
         self.reward_sampler = reward_sampler or MBARCSampler()

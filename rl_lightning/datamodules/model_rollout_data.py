@@ -16,6 +16,7 @@ from rl_lightning.envs.termination import Termination, termination_for
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.dynamics.penalties import NoPenalty, Penalty
+from rl_lightning.ranges import Fraction, FractionBelowOne, NonNegativeFloat, PositiveInt
 from rl_lightning.replay.ring import RingBuffer
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.imagine import ImaginedTransitions, imagine, with_random_noise_scale
@@ -62,24 +63,24 @@ class ModelRolloutData(OfflineData):
         dataset: DatasetLike,
         dynamics: Artifact,
         penalty: Penalty | None = None,
-        penalty_coef: float = 0.5,
+        penalty_coef: NonNegativeFloat = 0.5,
         penalty_unit: Literal["reward", "reward_std"] = "reward",
         ood_terminal_value: float | None = None,
-        action_noise: float = 0.0,
-        rollout_length: int = 5,
-        rollout_batch_size: int = 50_000,
-        rollout_freq: int = 1000,
-        retain_rollouts: int = 5,
-        real_ratio: float = 0.05,
+        action_noise: NonNegativeFloat = 0.0,
+        rollout_length: PositiveInt = 5,
+        rollout_batch_size: PositiveInt = 50_000,
+        rollout_freq: PositiveInt = 1000,
+        retain_rollouts: PositiveInt = 5,
+        real_ratio: Fraction = 0.05,
         termination: Termination | None = None,
         env: EnvLike | None = None,
-        batch_size: int = 256,
-        updates_per_block: int = 50,
-        val_fraction: float | None = None,
+        batch_size: PositiveInt = 256,
+        updates_per_block: PositiveInt = 50,
+        val_fraction: FractionBelowOne | None = None,
         split: Literal["episode", "transition"] = "episode",
         reward_scale: float = 1.0,
         reward_shift: float = 0.0,
-        max_episodes: int | None = None,
+        max_episodes: PositiveInt | None = None,
     ) -> None:
         super().__init__(
             dataset,
@@ -92,19 +93,6 @@ class ModelRolloutData(OfflineData):
             reward_shift=reward_shift,
             max_episodes=max_episodes,
         )
-        sizes = {
-            "rollout_length": rollout_length,
-            "rollout_batch_size": rollout_batch_size,
-            "rollout_freq": rollout_freq,
-            "retain_rollouts": retain_rollouts,
-        }
-        for key, value in sizes.items():
-            if value < 1:
-                raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if not 0.0 <= real_ratio <= 1.0 or penalty_coef < 0.0 or action_noise < 0.0:
-            raise ConfigError(
-                "data.real_ratio lies between 0 and 1; data.penalty_coef and data.action_noise are not negative"
-            )
         if self.spec.action_kind != "continuous" or len(self.spec.obs_shape) != 1:
             raise ConfigError(
                 f"{self.source}: models are learned of flat observations and continuous actions"

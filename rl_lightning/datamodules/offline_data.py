@@ -17,6 +17,7 @@ from rl_lightning.envs.make import EnvConfig, probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.score_statistics import normalized
+from rl_lightning.ranges import FractionBelowOne, NonNegativeInt, PositiveFraction, PositiveInt
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.seeding import derive
 from rl_lightning.types import Transitions
@@ -52,27 +53,18 @@ class OfflineData(EvaluatedData):
         self,
         dataset: DatasetLike,
         env: EnvLike | None = None,
-        batch_size: int = 256,
-        updates_per_block: int = 50,
-        val_fraction: float | None = None,
+        batch_size: PositiveInt = 256,
+        updates_per_block: PositiveInt = 50,
+        val_fraction: FractionBelowOne | None = None,
         split: Literal["episode", "transition"] = "episode",
-        ensemble_bootstrap: int = 0,
+        ensemble_bootstrap: NonNegativeInt = 0,
         reward_scale: float = 1.0,
         reward_shift: float = 0.0,
         reward_tuning: RewardTuning | None = None,
-        top_fraction: float = 1.0,
-        max_episodes: int | None = None,
+        top_fraction: PositiveFraction = 1.0,
+        max_episodes: PositiveInt | None = None,
     ) -> None:
         super().__init__()
-        for key, value in (("batch_size", batch_size), ("updates_per_block", updates_per_block)):
-            if value < 1:
-                raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if val_fraction is not None and not 0.0 <= val_fraction < 1.0:
-            raise ConfigError(f"data.val_fraction is {val_fraction}; it is a share between 0 and 1")
-        if not 0.0 < top_fraction <= 1.0:
-            raise ConfigError(f"data.top_fraction is {top_fraction}; it is a share above 0 and not above 1")
-        if max_episodes is not None and max_episodes < 1:
-            raise ConfigError(f"data.max_episodes is {max_episodes}; it must be at least 1")
         source = look_at(dataset)
         self.source, self.spec, self.about = source.name, source.spec, source.about
         self.batch_size, self.updates_per_block = batch_size, updates_per_block

@@ -10,8 +10,8 @@ from rl_lightning.clock.phases import Hook, Phase
 from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.envs.own_envs import EnvLike
-from rl_lightning.errors import ConfigError
 from rl_lightning.models.normalizers import RewardNormalizer
+from rl_lightning.ranges import PositiveInt
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import Rollout
 
@@ -32,14 +32,12 @@ class OnPolicyData(EnvData):
     def __init__(
         self,
         env: EnvLike,
-        num_envs: int = 8,
-        rollout_steps: int = 128,
+        num_envs: PositiveInt = 8,
+        rollout_steps: PositiveInt = 128,
         vectorization: str = "sync",
         normalize_rewards: bool = False,
     ) -> None:
         super().__init__(env, num_envs, vectorization)
-        if rollout_steps < 1:
-            raise ConfigError(f"data.rollout_steps is {rollout_steps}; it must be at least 1")
         self.rollout_steps = rollout_steps
         self.normalize_rewards = normalize_rewards
         self.scaler: RewardNormalizer | None = None

@@ -16,6 +16,7 @@ from rl_lightning.datasets.in_memory import DatasetLike, OfflineSource, look_at
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.factories import make
+from rl_lightning.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from rl_lightning.replay import BufferFactory, Replay, ReplayBuffer
 from rl_lightning.replay.ring import RingBuffer
 from rl_lightning.types import Transitions
@@ -45,12 +46,12 @@ class OnlineData(ReplayData[ReplayBuffer]):
     def __init__(
         self,
         env: EnvLike,
-        num_envs: int = 1,
-        batch_size: int = 256,
+        num_envs: PositiveInt = 1,
+        batch_size: PositiveInt = 256,
         buffer: BufferFactory = Replay,
-        learning_starts: int = 1000,
-        train_every: int = 1,
-        utd_ratio: float = 1.0,
+        learning_starts: NonNegativeInt = 1000,
+        train_every: PositiveInt = 1,
+        utd_ratio: PositiveFloat = 1.0,
         vectorization: str = "sync",
         dataset: DatasetLike | None = None,
     ) -> None:
@@ -58,13 +59,6 @@ class OnlineData(ReplayData[ReplayBuffer]):
         self.recalled = None if dataset is None else look_at(dataset)
         if self.recalled is not None:
             check_env(self.recalled.name, self.recalled.spec, self.spec)
-        for key, value in (
-            ("batch_size", batch_size),
-            ("train_every", train_every),
-            ("utd_ratio", utd_ratio),
-        ):
-            if value <= 0:
-                raise ConfigError(f"data.{key} is {value}; it must be positive")
         self.batch_size = batch_size
         self.buffer_factory = buffer
         self.learning_starts = learning_starts

@@ -13,6 +13,7 @@ from rl_lightning.datamodules.bases.eval_env_data import EvalEnvData
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.artifact_place import Artifact
+from rl_lightning.ranges import FractionBelowOne, PositiveInt
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.seeding import derive
 from rl_lightning.types import Sequences
@@ -39,22 +40,12 @@ class RecordedEpisodesData(EvalEnvData):
         self,
         recording: Artifact,
         env: EnvLike,
-        batch_size: int = 64,
-        sequence_length: int = 1,
-        updates_per_block: int = 50,
-        val_fraction: float = 0.1,
+        batch_size: PositiveInt = 64,
+        sequence_length: PositiveInt = 1,
+        updates_per_block: PositiveInt = 50,
+        val_fraction: FractionBelowOne = 0.1,
     ) -> None:
         super().__init__(env)
-        sizes = {
-            "batch_size": batch_size,
-            "sequence_length": sequence_length,
-            "updates_per_block": updates_per_block,
-        }
-        for key, value in sizes.items():
-            if value < 1:
-                raise ConfigError(f"data.{key} is {value}; it must be at least 1")
-        if not 0.0 <= val_fraction < 1.0:
-            raise ConfigError(f"data.val_fraction is {val_fraction}; it is a share between 0 and 1")
         self.source, self.batch_size, self.sequence_length = recording, batch_size, sequence_length
         self.updates_per_block, self.val_fraction = updates_per_block, val_fraction
         self.draw: torch.Generator | None = None

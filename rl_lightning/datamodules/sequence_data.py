@@ -26,6 +26,7 @@ from rl_lightning.models.rssm.open_loop import (
     open_loop_rollout_latent,
 )
 from rl_lightning.models.rssm.world_model import LatentWorld
+from rl_lightning.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from rl_lightning.replay.sequence import SequenceReplay, SequenceReplayFactory
 from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.types import Carry, Sequences
@@ -58,28 +59,21 @@ class SequenceData(ReplayData[SequenceReplay]):
     def __init__(
         self,
         env: EnvLike,
-        num_envs: int = 1,
-        batch_size: int = 16,
-        sequence_length: int = 64,
-        burn_in: int = 0,
+        num_envs: PositiveInt = 1,
+        batch_size: PositiveInt = 16,
+        sequence_length: PositiveInt = 64,
+        burn_in: NonNegativeInt = 0,
         buffer: SequenceReplayFactory = SequenceReplay,
-        learning_starts: int = 1000,
-        pretrain: int = 0,
-        train_every: int = 1,
-        train_ratio: float = 512.0,
+        learning_starts: NonNegativeInt = 1000,
+        pretrain: NonNegativeInt = 0,
+        train_every: PositiveInt = 1,
+        train_ratio: PositiveFloat = 512.0,
         store_latents: bool = False,
         vectorization: str = "sync",
     ) -> None:
         super().__init__(env, num_envs, vectorization)
-        for key, value, least in (
-            ("batch_size", batch_size, 1), ("sequence_length", sequence_length, 2), ("burn_in", burn_in, 0),
-            ("learning_starts", learning_starts, 0),
-            ("pretrain", pretrain, 0), ("train_every", train_every, 1),
-        ):  # fmt: skip
-            if value < least:
-                raise ConfigError(f"data.{key} is {value}; it must be at least {least}")
-        if train_ratio <= 0:
-            raise ConfigError(f"data.train_ratio is {train_ratio}; it must be positive")
+        if sequence_length < 2:
+            raise ConfigError(f"data.sequence_length is {sequence_length}; it must be at least 2")
         self.batch_size, self.sequence_length, self.burn_in = batch_size, sequence_length, burn_in
         self.buffer_factory = buffer
         self.learning_starts, self.pretrain = learning_starts, pretrain

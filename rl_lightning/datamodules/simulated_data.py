@@ -16,6 +16,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.frames.frame_world import FrameWorld, frame_shape
 from rl_lightning.nn.frames.reward_net import RewardNet
+from rl_lightning.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from rl_lightning.replay import BufferFactory, Replay
 from rl_lightning.replay.frames.frame_artifacts import load_frames
 from rl_lightning.replay.frames.frame_log import FrameLog
@@ -30,7 +31,7 @@ class FrameStarts:
         context_steps: Steps before each start that the world's memory is filled with.
     """
 
-    def __init__(self, log: FrameLog, context_steps: int = 0) -> None:
+    def __init__(self, log: FrameLog, context_steps: NonNegativeInt = 0) -> None:
         self.log, self.context_steps = log, context_steps
         self.steps = log.tensor("acted").nonzero()[:, 0]
 
@@ -71,8 +72,6 @@ class SimulatedEnvMixin(EnvData):
         sim_dtype: str,
     ) -> None:
         frame_shape(self.spec)
-        if horizon < 1:
-            raise ConfigError(f"data.horizon is {horizon}; it must be at least 1")
         if truncation_value not in ("critic", "world_model"):
             raise ConfigError(f"data.truncation_value is '{truncation_value}'; choose critic or world_model")
         if eval_env not in ("real", "model"):
@@ -151,9 +150,9 @@ class SimulatedData(SimulatedEnvMixin, OnPolicyData):
         world_from: Artifact,
         frames_from: Artifact,
         reward_from: Artifact | None = None,
-        num_envs: int = 16,
-        rollout_steps: int = 50,
-        horizon: int = 50,
+        num_envs: PositiveInt = 16,
+        rollout_steps: PositiveInt = 50,
+        horizon: PositiveInt = 50,
         pin_last_env_to_start: bool = True,
         truncation_value: str = "critic",
         eval_env: str = "real",
@@ -200,13 +199,13 @@ class SimulatedReplayData(SimulatedEnvMixin, OnlineData):
         world_from: Artifact,
         frames_from: Artifact,
         reward_from: Artifact | None = None,
-        num_envs: int = 16,
-        batch_size: int = 32,
+        num_envs: PositiveInt = 16,
+        batch_size: PositiveInt = 32,
         buffer: BufferFactory = Replay,
-        learning_starts: int = 1000,
-        train_every: int = 16,
-        utd_ratio: float = 0.25,
-        horizon: int = 50,
+        learning_starts: NonNegativeInt = 1000,
+        train_every: PositiveInt = 16,
+        utd_ratio: PositiveFloat = 0.25,
+        horizon: PositiveInt = 50,
         pin_last_env_to_start: bool = True,
         truncation_value: str = "critic",
         eval_env: str = "real",

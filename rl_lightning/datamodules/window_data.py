@@ -12,6 +12,7 @@ from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.datasets.in_memory import DatasetLike
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
+from rl_lightning.ranges import FractionBelowOne, PositiveFraction, PositiveInt
 from rl_lightning.types import ActionWindows
 
 
@@ -41,20 +42,18 @@ class WindowData(OfflineData):
         self,
         dataset: DatasetLike,
         env: EnvLike | None = None,
-        n_obs_steps: int = 2,
-        horizon: int = 8,
-        n_action_steps: int = 4,
-        batch_size: int = 256,
-        updates_per_block: int = 50,
-        val_fraction: float = 0.0,
+        n_obs_steps: PositiveInt = 2,
+        horizon: PositiveInt = 8,
+        n_action_steps: PositiveInt = 4,
+        batch_size: PositiveInt = 256,
+        updates_per_block: PositiveInt = 50,
+        val_fraction: FractionBelowOne = 0.0,
         split: Literal["episode"] = "episode",
-        top_fraction: float = 1.0,
-        max_episodes: int | None = None,
+        top_fraction: PositiveFraction = 1.0,
+        max_episodes: PositiveInt | None = None,
     ) -> None:
         shares: dict[str, Any] = {"top_fraction": top_fraction, "max_episodes": max_episodes}
         super().__init__(dataset, env, batch_size, updates_per_block, val_fraction, split, **shares)
-        if min(n_obs_steps, horizon, n_action_steps) < 1:
-            raise ConfigError("data.n_obs_steps, data.horizon and data.n_action_steps must be at least 1")
         if n_obs_steps - 1 + n_action_steps > horizon:
             least = f"n_obs_steps - 1 + n_action_steps = {n_obs_steps - 1 + n_action_steps}"
             raise ConfigError(f"data.horizon is {horizon}; it must hold {least} actions")

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import returns
+from rl_lightning.ranges import Fraction, PositiveInt
 
 
 def _check_lam(lam: float) -> float:
@@ -43,7 +44,7 @@ class GAE(AdvantageEstimator):
         gae_lambda: Decay of later errors; 0 is one-step, 1 is the whole return.
     """
 
-    def __init__(self, gae_lambda: float = 0.95) -> None:
+    def __init__(self, gae_lambda: Fraction = 0.95) -> None:
         self.gae_lambda = _check_lam(gae_lambda)
 
     def compute(self, steps: returns.RolloutSteps) -> tuple[Tensor, Tensor]:
@@ -72,7 +73,7 @@ class NStepReturn(AdvantageEstimator):
         n_step: Number of rewards before the bootstrap.
     """
 
-    def __init__(self, n_step: int = 5) -> None:
+    def __init__(self, n_step: PositiveInt = 5) -> None:
         if n_step < 1:
             raise ConfigError(f"n_step must be at least 1, not {n_step}.")
         self.n_step = n_step

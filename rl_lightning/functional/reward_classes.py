@@ -62,18 +62,18 @@ class ClassBalancedFocal(RewardLoss):
 
     Args:
         beta: How strongly rare classes are favored; 0: not at all.
-        gamma: How little a row counts that is classified well already; 0: as much as any.
+        focal_gamma: How little a row counts that is classified well already; 0: as much as any.
     """
 
-    def __init__(self, beta: float = 0.9999, gamma: float = 2.0) -> None:
-        if not 0.0 <= beta < 1.0 or gamma < 0.0:
+    def __init__(self, beta: float = 0.9999, focal_gamma: float = 2.0) -> None:
+        if not 0.0 <= beta < 1.0 or focal_gamma < 0.0:
             raise ConfigError(
-                f"ClassBalancedFocal: beta is {beta} (at least 0, below 1), gamma {gamma} (at least 0)"
+                f"ClassBalancedFocal: beta is {beta} (at least 0, below 1), focal_gamma {focal_gamma} (at least 0)"
             )
-        self.beta, self.gamma = beta, gamma
+        self.beta, self.focal_gamma = beta, focal_gamma
 
     def class_weight(self, counts: Tensor) -> Tensor:
         return class_balanced_weights(counts, self.beta)
 
     def __call__(self, logits: Tensor, label: Tensor, weight: Tensor) -> Tensor:
-        return focal_loss(logits, label, weight, self.gamma)
+        return focal_loss(logits, label, weight, self.focal_gamma)

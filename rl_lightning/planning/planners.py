@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.action_distributions import standard_noise
+from rl_lightning.ranges import NonNegativeFloat, PositiveInt
 
 Score = Callable[
     [Tensor], Tensor
@@ -157,14 +158,14 @@ class CEM(Planner):
 
     def __init__(
         self,
-        horizon: int = 12,
-        num_samples: int = 1000,
-        num_elites: int = 100,
+        horizon: PositiveInt = 12,
+        num_samples: PositiveInt = 1000,
+        num_elites: PositiveInt = 100,
         iterations: int = 10,
         initial_std: float = 1.0,
         min_std: float = 0.0,
         momentum: float = 0.0,
-        exploration_noise: float = 0.0,
+        exploration_noise: NonNegativeFloat = 0.0,
     ) -> None:
         self.horizon, self.num_samples, self.num_elites, self.iterations = (
             horizon,
@@ -206,9 +207,9 @@ class MPPI(Planner):
 
     def __init__(
         self,
-        horizon: int = 3,
-        num_samples: int = 512,
-        num_elites: int = 64,
+        horizon: PositiveInt = 3,
+        num_samples: PositiveInt = 512,
+        num_elites: PositiveInt = 64,
         iterations: int = 6,
         temperature: float = 0.5,
         min_std: float = 0.05,

@@ -56,7 +56,7 @@ def test_temperatures_of_collecting_and_of_evaluation():
 
 @pytest.mark.parametrize("given", [{"collect_temperature": 0.0}, {"eval_temperature": -1.0}])
 def test_senseless_temperatures_are_refused(given):
-    with pytest.raises(ConfigError, match="must be positive"):
+    with pytest.raises(ConfigError, match="must be above 0"):
         PPO(SPEC, **given)
     with pytest.raises(ConfigError, match="discrete actions only"):
         PPO(FLOATS, collect_temperature=0.5)

@@ -105,7 +105,7 @@ def test_changes_are_weighed_against_the_true_frame_before(frames):
             error = torch.nn.functional.cross_entropy(logits, window.frame[:, t].long(), reduction="none")
             extra = ((error - 0.03).clamp(min=0.0) * (window.frame[:, t] != before)).mean()
             assert extra > 0 and float(more - light) == pytest.approx(2.0 * float(extra), rel=1e-4)
-    with pytest.raises(ConfigError, match="a weight above 0"):
+    with pytest.raises(ConfigError, match="it must be above 0"):
         fit(case(frames, motion_weight=0.0), RunConfig(updates=1))
 
 
@@ -145,8 +145,8 @@ def test_pixels_near_rare_colours_count_more(frames):
         )
     assert light < heavy <= 4.0001 * light
     for wrong, said in (
-        ({"rare_pixel_weight": 0.0}, "a weight above 0"),
-        ({"rare_pixel_threshold": 0.0}, "a share above 0"),
+        ({"rare_pixel_weight": 0.0}, "it must be above 0"),
+        ({"rare_pixel_threshold": 0.0}, "it is above 0, and at most 1"),
         ({"rare_pixel_weight": 2.0, "predictor": {"colors": 0}}, "predictor.colors 0"),
     ):
         with pytest.raises(ConfigError, match=said):
@@ -174,7 +174,7 @@ def test_windows_in_which_something_turns_are_drawn_as_often_as_asked(frames):
         "no window leaves its episode or meets held-out frames"
     )
     for wrong, error, said in (
-        ({"event_fraction": 1.5}, ConfigError, "a share between 0 and 1"),
+        ({"event_fraction": 1.5}, ConfigError, "it lies between 0 and 1"),
         (
             {"event_fraction": 0.5, "rare_pixel_threshold": 1e-6},
             DataError,

@@ -21,7 +21,7 @@ WRONG = [
     (partial(PPO, DISCRETE), "model", {"gamma": 1.5}, "gamma is 1.5; it lies between 0 and 1"),
     (partial(IQL, CONTINUOUS), "model", {"expectile": 1.0}, "expectile is 1.0; it must lie"),
     (partial(BC, CONTINUOUS), "model", {"loss": "l1"}, "loss is 'l1'; it must be an object: ImitationLoss"),
-    (partial(SAC, CONTINUOUS), "model", {"alpha": -1.0}, "alpha and initial_alpha must be above 0"),
+    (partial(SAC, CONTINUOUS), "model", {"alpha": -1.0}, "alpha is -1.0; it must be above 0"),
     (partial(SAC, CONTINUOUS), "model", {"num_target_critics": 3}, "num_target_critics is 3; it must lie"),
     (partial(BCQ, CONTINUOUS), "model", {"lmbda": 1.5}, "lmbda is 1.5"),
     (partial(TD3_BC, CONTINUOUS), "model", {"policy_delay": 0}, "policy_delay is 0"),

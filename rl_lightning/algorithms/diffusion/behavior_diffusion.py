@@ -8,7 +8,6 @@ from torch import Tensor
 from rl_lightning.algorithms.ema_module import EMAModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported
-from rl_lightning.errors import ConfigError
 from rl_lightning.functional.diffusion_samplers import DPMSolver, Sampler
 from rl_lightning.functional.noise_schedules import NoiseSchedule, VPSchedule
 from rl_lightning.models.diffusion.action_diffusion import ActionDiffusion, sample_timestep
@@ -17,6 +16,7 @@ from rl_lightning.models.policies import ObsNormalizer, flat_width
 from rl_lightning.nn.denoisers.row_denoisers import DenoiserFactory, ResidualDenoiser
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
+from rl_lightning.ranges import FractionBelowOne, NonNegativeFloat, PositiveFloat
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -50,19 +50,17 @@ class BehaviorDiffusion(EMAModule):
         denoiser: DenoiserFactory = ResidualDenoiser,
         noise_schedule: NoiseSchedule | None = None,
         sampler: Sampler | None = None,
-        timestep_power: float = 1.0,
-        clip_denoised: float | None = None,
+        timestep_power: PositiveFloat = 1.0,
+        clip_denoised: PositiveFloat | None = None,
         normalize_obs: bool = True,
-        lr: float = 3e-4,
+        lr: NonNegativeFloat = 3e-4,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = None,
-        ema_decay: float = 0.999,
+        max_grad_norm: PositiveFloat | None = None,
+        ema_decay: FractionBelowOne = 0.999,
         ema_power: float | None = 0.75,
     ) -> None:
         super().__init__(spec, lr, lr_schedule, optimizer or Adam, max_grad_norm, ema_decay, ema_power)
-        if timestep_power <= 0.0:
-            raise ConfigError(f"model.timestep_power is {timestep_power}; it must be above 0")
         self.timestep_power, self.clip_denoised = timestep_power, clip_denoised
         noise = noise_schedule or VPSchedule()
         self.sampler = sampler or DPMSolver()

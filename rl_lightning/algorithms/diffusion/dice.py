@@ -38,6 +38,14 @@ from rl_lightning.nn.heads.critics import QEnsemble
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.optim.optimizers import AdamW, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
+from rl_lightning.ranges import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+)
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -84,37 +92,31 @@ class DiceGuidance(PolicyModule):
         spec: EnvSpec,
         behavior: Artifact,
         alpha: float = 0.5,
-        dual_value_coef: float = 1.0,
-        gamma: float = 0.99,
-        tau: float = 0.005,
+        dual_value_coef: PositiveFloat = 1.0,
+        gamma: Fraction = 0.99,
+        tau: PositiveFraction = 0.005,
         critic_hidden_dims: list[int] | None = None,
-        num_selection_critics: int = 0,
+        num_selection_critics: NonNegativeInt = 0,
         guide_hidden_dims: list[int] | None = None,
         fourier_scale: float = 30.0,
-        num_noise_samples: int = 16,
-        max_ratio: float = 100.0,
+        num_noise_samples: PositiveInt = 16,
+        max_ratio: PositiveFloat = 100.0,
         normalize_obs: bool = False,
-        lr: float = 3e-4,
+        lr: NonNegativeFloat = 3e-4,
         guide_lr: float | None = None,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = None,
-        guidance_scale: float = 1.0,
-        num_samples: int = 1,
+        max_grad_norm: PositiveFloat | None = None,
+        guidance_scale: NonNegativeFloat = 1.0,
+        num_samples: PositiveInt = 1,
         candidate_filter: CandidateFilter | None = None,
         sampler: Sampler | None = None,
-        clip_denoised: float | None = None,
+        clip_denoised: PositiveFloat | None = None,
         sampling_dtype: Literal["float32", "bfloat16"] = "float32",
     ) -> None:
         super().__init__(spec)
-        counts = {"num_noise_samples": num_noise_samples, "num_samples": num_samples}
-        for key, value in counts.items():
-            if value < 1:
-                raise ConfigError(f"model.{key} is {value}; it must be at least 1")
-        if alpha <= 0.0 or max_ratio <= 0.0 or dual_value_coef <= 0.0:
-            raise ConfigError("model.alpha, model.dual_value_coef and model.max_ratio must be above 0")
-        if guidance_scale < 0.0 or num_selection_critics < 0:
-            raise ConfigError("model.guidance_scale and model.num_selection_critics must not be negative")
+        if alpha <= 0.0:
+            raise ConfigError(f"model.alpha is {alpha}; it must be above 0")
         if sampling_dtype not in ("float32", "bfloat16"):
             raise ConfigError(f"model.sampling_dtype is {sampling_dtype!r}; choose float32 or bfloat16")
         self.behavior_artifact = behavior

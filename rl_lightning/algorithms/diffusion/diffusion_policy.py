@@ -20,6 +20,7 @@ from rl_lightning.nn.denoisers.row_denoisers import DenoiserFactory, MLPDenoiser
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import AdamW, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
+from rl_lightning.ranges import FractionBelowOne, NonNegativeFloat, PositiveFloat, PositiveInt
 from rl_lightning.types import ActionWindows, Carry, EnvSpec
 
 
@@ -55,15 +56,15 @@ class DiffusionPolicy(EMAModule):
         obs_encoder: Network | None = None,
         noise_schedule: NoiseSchedule | None = None,
         sampler: Sampler | None = None,
-        n_obs_steps: int = 2,
-        horizon: int = 8,
-        n_action_steps: int = 4,
-        clip_denoised: float | None = 1.0,
-        lr: float = 3e-4,
+        n_obs_steps: PositiveInt = 2,
+        horizon: PositiveInt = 8,
+        n_action_steps: PositiveInt = 4,
+        clip_denoised: PositiveFloat | None = 1.0,
+        lr: NonNegativeFloat = 3e-4,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = None,
-        ema_decay: float = 0.995,
+        max_grad_norm: PositiveFloat | None = None,
+        ema_decay: FractionBelowOne = 0.995,
         ema_power: float | None = 0.75,
     ) -> None:
         optimizer = optimizer or partial(AdamW, betas=(0.95, 0.999), weight_decay=1e-6)

@@ -19,6 +19,7 @@ from rl_lightning.functional.density_penalties import auroc, percentile_of, quan
 from rl_lightning.models.density import CalibratedDensity, DensityFactory, RealNVP
 from rl_lightning.models.described import describe
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import NonNegativeFloat, Percentage, PositiveFloat, PositiveInt
 from rl_lightning.types import EnvSpec, Transitions
 
 PERCENTILES = (1.0, 5.0, 10.0)
@@ -59,19 +60,17 @@ class Density(ModelModule):
         density_of: Literal[
             "obs_action", "next_obs_action", "obs_action_next_obs", "action_reward"
         ] = "next_obs_action",
-        lr: float = 1e-3,
+        lr: NonNegativeFloat = 1e-3,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = 5.0,
-        patience: int = 12,
-        lr_patience: int = 4,
-        eval_rows: int = 10_000,
-        percentile: float = 1.0,
+        max_grad_norm: PositiveFloat | None = 5.0,
+        patience: PositiveInt = 12,
+        lr_patience: PositiveInt = 4,
+        eval_rows: PositiveInt = 10_000,
+        percentile: Percentage = 1.0,
     ) -> None:
         super().__init__(spec)
         if spec.is_pixels:
             raise ConfigError("a density_model is learned of flat observations; this data set has images")
-        if min(patience, lr_patience, eval_rows) < 1:
-            raise ConfigError("model.patience, model.lr_patience and model.eval_rows must be at least 1")
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm
         self.patience, self.lr_patience, self.eval_rows = patience, lr_patience, eval_rows
         self.percentile = percentile

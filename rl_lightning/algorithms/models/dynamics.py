@@ -18,6 +18,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.models.dynamics import dynamics_metrics as checks
 from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics, gaussian_nll
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from rl_lightning.types import EnvSpec, Transitions
 
 OPEN_LOOP_STEPS = (1, 3, 5, 8, 15)
@@ -54,20 +55,20 @@ class Dynamics(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        ensemble_size: int = 7,
-        num_elites: int = 5,
+        ensemble_size: PositiveInt = 7,
+        num_elites: PositiveInt = 5,
         hidden_dims: list[int] = [200, 200, 200, 200],  # noqa: B006  (copied, never mutated)
         probabilistic: bool = True,
         standardize_targets: bool = False,
-        lr: float = 1e-3,
+        lr: NonNegativeFloat = 1e-3,
         optimizer: OptimizerFactory | None = None,
         weight_decays: list[float] | None = None,
         weight_decay_scale: float = 0.5,
         logvar_loss_coef: float = 0.01,
-        max_grad_norm: float | None = None,
-        eval_rows: int = 5000,
+        max_grad_norm: PositiveFloat | None = None,
+        eval_rows: PositiveInt = 5000,
         improvement_threshold: float = 0.01,
-        patience: int = 5,
+        patience: PositiveInt = 5,
         termination: Termination | None = None,
     ) -> None:
         super().__init__(spec)

@@ -14,6 +14,7 @@ from rl_lightning.models.policies import PolicyNet, flat_width
 from rl_lightning.nn.make_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import NonNegativeFloat, PositiveFloat
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -41,9 +42,9 @@ class BC(PolicyModule):
         hidden_dims: list[int] | None = None,
         loss: ImitationLoss | None = None,
         normalize_obs: bool = True,
-        lr: float = 3e-4,
+        lr: NonNegativeFloat = 3e-4,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = None,
+        max_grad_norm: PositiveFloat | None = None,
         network: Network | None = None,
     ) -> None:
         super().__init__(spec)

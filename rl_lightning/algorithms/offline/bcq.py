@@ -11,13 +11,13 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported
-from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_update, soft_clipped_double_q, td_target
 from rl_lightning.models.bcq_policy import BCQPolicy
 from rl_lightning.models.policies import flat_width
 from rl_lightning.nn.make_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -53,23 +53,19 @@ class BCQ(PolicyModule):
         hidden_dims: list[int] | None = None,
         vae_hidden_dims: list[int] | None = None,
         phi: float = 0.05,
-        lmbda: float = 0.75,
-        num_target_samples: int = 10,
-        num_samples: int = 100,
-        kl_coef: float = 0.5,
-        tau: float = 0.005,
-        gamma: float = 0.99,
-        lr: float = 1e-3,
+        lmbda: Fraction = 0.75,
+        num_target_samples: PositiveInt = 10,
+        num_samples: PositiveInt = 100,
+        kl_coef: NonNegativeFloat = 0.5,
+        tau: PositiveFraction = 0.005,
+        gamma: Fraction = 0.99,
+        lr: NonNegativeFloat = 1e-3,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = None,
+        max_grad_norm: PositiveFloat | None = None,
         network: Network | None = None,
         vae_network: Network | None = None,
     ) -> None:
         super().__init__(spec)
-        if min(num_target_samples, num_samples) < 1:
-            raise ConfigError("model.num_samples and model.num_target_samples must be at least 1")
-        if not 0.0 <= lmbda <= 1.0:
-            raise ConfigError(f"model.lmbda is {lmbda}; it must lie between 0 and 1")
         self.lmbda, self.num_target_samples, self.kl_coef = lmbda, num_target_samples, kl_coef
         self.tau, self.gamma, self.lr = tau, gamma, lr
         self.optimizer, self.max_grad_norm = optimizer or Adam, max_grad_norm

@@ -16,6 +16,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.planning.mpc import ensemble_score, generator_or_fixed
 from rl_lightning.planning.planners import MPPI, Planner, shifted
+from rl_lightning.ranges import Fraction, NonNegativeFloat
 from rl_lightning.types import Carry, EnvSpec
 
 
@@ -40,13 +41,11 @@ class EnsembleMPC(PolicyModule):
         dynamics: Artifact,
         policy_from: Artifact | None = None,
         planner: Planner | None = None,
-        gamma: float = 0.99,
-        uncertainty_penalty: float = 0.0,
+        gamma: Fraction = 0.99,
+        uncertainty_penalty: NonNegativeFloat = 0.0,
         termination: Termination | None = None,
     ) -> None:
         super().__init__(spec)
-        if uncertainty_penalty < 0.0:
-            raise ConfigError(f"model.uncertainty_penalty is {uncertainty_penalty}; it must not be negative")
         self.source, self.proposer = dynamics, policy_from
         self.planner = planner or MPPI(num_pi_trajs=0 if policy_from is None else 24)
         if self.planner.num_pi_trajs and policy_from is None:

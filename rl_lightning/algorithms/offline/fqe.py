@@ -24,6 +24,7 @@ from rl_lightning.nn.heads.critics import make_critics
 from rl_lightning.nn.make_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt
 from rl_lightning.seeding import derive
 from rl_lightning.types import EnvSpec, Transitions
 
@@ -68,23 +69,21 @@ class FQE(ModelModule):
         self,
         spec: EnvSpec,
         policy_from: Artifact,
-        num_critics: int = 4,
+        num_critics: PositiveInt = 4,
         hidden_dims: list[int] | None = None,
         layer_norm: bool = True,
         stochastic: bool = False,
-        draws: int = 4,
+        draws: PositiveInt = 4,
         plateau: float | None = 0.03,
-        tau: float = 0.02,
-        gamma: float = 0.99,
+        tau: PositiveFraction = 0.02,
+        gamma: Fraction = 0.99,
         normalize_obs: bool = True,
-        lr: float = 3e-4,
+        lr: NonNegativeFloat = 3e-4,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = None,
+        max_grad_norm: PositiveFloat | None = None,
         network: Network | None = None,
     ) -> None:
         super().__init__(spec)
-        if draws < 1:
-            raise ConfigError(f"model.draws is {draws}; it must be at least 1")
         self.draws, self.plateau = draws, plateau
         self.policy_from, self.stochastic, self.ensemble_size = policy_from, stochastic, num_critics
         self.tau, self.gamma, self.lr = tau, gamma, lr

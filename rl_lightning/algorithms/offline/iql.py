@@ -22,6 +22,7 @@ from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
+from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -57,18 +58,18 @@ class IQL(PolicyModule):
         spec: EnvSpec,
         hidden_dims: list[int] | None = None,
         critic_hidden_dims: list[int] | None = None,
-        num_critics: int = 2,
+        num_critics: PositiveInt = 2,
         expectile: float = 0.7,
         beta: float = 3.0,
-        max_weight: float = 100.0,
-        tau: float = 0.005,
-        gamma: float = 0.99,
+        max_weight: PositiveFloat = 100.0,
+        tau: PositiveFraction = 0.005,
+        gamma: Fraction = 0.99,
         normalize_obs: bool = False,
-        lr: float = 3e-4,
-        critic_lr: float | None = None,
+        lr: NonNegativeFloat = 3e-4,
+        critic_lr: NonNegativeFloat | None = None,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = None,
+        max_grad_norm: PositiveFloat | None = None,
         network: Network | None = None,
         critic_network: Network | None = None,
     ) -> None:

@@ -12,13 +12,13 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported
-from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import inverse_scale, polyak_update, td_target
 from rl_lightning.models.policies import DeterministicPolicy, flat_width
 from rl_lightning.nn.heads.critics import make_critics
 from rl_lightning.nn.make_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -55,22 +55,20 @@ class TD3_BC(PolicyModule):
         hidden_dims: list[int] | None = None,
         critic_hidden_dims: list[int] | None = None,
         alpha: float = 2.5,
-        policy_noise: float = 0.2,
-        noise_clip: float = 0.5,
-        policy_delay: int = 2,
-        tau: float = 0.005,
-        gamma: float = 0.99,
+        policy_noise: NonNegativeFloat = 0.2,
+        noise_clip: NonNegativeFloat = 0.5,
+        policy_delay: PositiveInt = 2,
+        tau: PositiveFraction = 0.005,
+        gamma: Fraction = 0.99,
         normalize_obs: bool = True,
-        lr: float = 3e-4,
-        critic_lr: float | None = None,
+        lr: NonNegativeFloat = 3e-4,
+        critic_lr: NonNegativeFloat | None = None,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = None,
+        max_grad_norm: PositiveFloat | None = None,
         network: Network | None = None,
         critic_network: Network | None = None,
     ) -> None:
         super().__init__(spec)
-        if policy_delay < 1:
-            raise ConfigError(f"model.policy_delay is {policy_delay}; it must be at least 1")
         self.alpha, self.policy_noise, self.noise_clip = alpha, policy_noise, noise_clip
         self.policy_delay, self.tau, self.gamma = policy_delay, tau, gamma
         self.lr, self.critic_lr, self.optimizer = lr, critic_lr or lr, optimizer or Adam

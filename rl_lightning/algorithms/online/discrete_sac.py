@@ -22,6 +22,7 @@ from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -53,18 +54,18 @@ class DiscreteSAC(PolicyModule):
         self,
         spec: EnvSpec,
         network: Network | None = None,
-        num_critics: int = 2,
-        lr: float = 3e-4,
-        critic_lr: float | None = None,
-        alpha_lr: float | None = None,
+        num_critics: PositiveInt = 2,
+        lr: NonNegativeFloat = 3e-4,
+        critic_lr: NonNegativeFloat | None = None,
+        alpha_lr: NonNegativeFloat | None = None,
         optimizer: OptimizerFactory | None = None,
-        gamma: float = 0.99,
-        n_step: int = 1,
-        tau: float = 0.005,
-        target_every: int = 1,
+        gamma: Fraction = 0.99,
+        n_step: PositiveInt = 1,
+        tau: PositiveFraction = 0.005,
+        target_every: PositiveInt = 1,
         alpha: float | None = None,
         target_entropy_scale: float = 0.89,
-        max_grad_norm: float | None = None,
+        max_grad_norm: PositiveFloat | None = None,
     ) -> None:
         super().__init__(spec)
         self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr

@@ -22,6 +22,7 @@ from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Linear, Schedule
+from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -54,19 +55,19 @@ class DQN(PolicyModule):
         self,
         spec: EnvSpec,
         network: Network | None = None,
-        lr: float = 1e-4,
+        lr: NonNegativeFloat = 1e-4,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerFactory | None = None,
-        gamma: float = 0.99,
-        n_step: int = 1,
+        gamma: Fraction = 0.99,
+        n_step: PositiveInt = 1,
         double_q: bool = True,
         dueling: bool = False,
-        target_every: int = 1000,
-        tau: float = 1.0,
-        epsilon: float = 1.0,
+        target_every: PositiveInt = 1000,
+        tau: PositiveFraction = 1.0,
+        epsilon: Fraction = 1.0,
         epsilon_schedule: Schedule | None = None,
-        huber_delta: float | None = 1.0,
-        max_grad_norm: float | None = 10.0,
+        huber_delta: PositiveFloat | None = 1.0,
+        max_grad_norm: PositiveFloat | None = 10.0,
     ) -> None:
         super().__init__(spec)
         self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam

@@ -28,6 +28,7 @@ from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
+from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Rollout
 
 
@@ -102,42 +103,36 @@ class PPO(PolicyModule):
         spec: EnvSpec,
         network: Network | None = None,
         share_network: bool = False,
-        lr: float = 3e-4,
+        lr: NonNegativeFloat = 3e-4,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerFactory | None = None,
-        gamma: float = 0.99,
-        gae_lambda: float = 0.95,
+        gamma: Fraction = 0.99,
+        gae_lambda: Fraction = 0.95,
         advantage: AdvantageEstimator | None = None,
-        n_epochs: int = 4,
-        minibatch_size: int = 256,
-        clip_range: float = 0.2,
+        n_epochs: PositiveInt = 4,
+        minibatch_size: PositiveInt = 256,
+        clip_range: PositiveFloat = 0.2,
         clip_range_schedule: Schedule | None = None,
-        clip_range_vf: float | None = None,
+        clip_range_vf: PositiveFloat | None = None,
         vf_coef: float = 0.5,
         ent_coef: float = 0.0,
-        max_grad_norm: float = 0.5,
-        target_kl: float | None = None,
+        max_grad_norm: PositiveFloat = 0.5,
+        target_kl: PositiveFloat | None = None,
         normalize_obs: bool = False,
         normalize_advantages: bool = True,
         log_std_init: float = 0.0,
         deterministic_eval: bool = True,
-        collect_temperature: float = 1.0,
-        eval_temperature: float = 1.0,
+        collect_temperature: PositiveFloat = 1.0,
+        eval_temperature: PositiveFloat = 1.0,
     ) -> None:
         super().__init__(spec)
         for key, value in (
             ("collect_temperature", collect_temperature),
             ("eval_temperature", eval_temperature),
         ):
-            if value <= 0.0 or (value != 1.0 and spec.action_kind == "continuous"):
-                raise ConfigError(
-                    f"model.{key} is {value}; it must be positive, and is for discrete actions only"
-                )
+            if value != 1.0 and spec.action_kind == "continuous":
+                raise ConfigError(f"model.{key} is {value}; it is for discrete actions only")
         self.collect_temperature, self.eval_temperature = collect_temperature, eval_temperature
-        if n_epochs < 1 or minibatch_size < 1:
-            raise ConfigError(
-                f"model.n_epochs ({n_epochs}) and model.minibatch_size ({minibatch_size}) must be positive"
-            )
         self.lr, self.lr_schedule, self.optimizer = (
             lr,
             lr_schedule or Constant(),

@@ -13,6 +13,7 @@ from rl_lightning.artifacts import Exported
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.errors import ConfigError
 from rl_lightning.models.policies import UniformPolicy
+from rl_lightning.ranges import PositiveInt
 from rl_lightning.types import Carry, EnvSpec
 
 
@@ -27,11 +28,11 @@ class RandomPolicy(PolicyModule):
 
     deterministic_eval = False
 
-    def __init__(self, spec: EnvSpec, max_action_repeat: int = 1) -> None:
+    def __init__(self, spec: EnvSpec, max_action_repeat: PositiveInt = 1) -> None:
         super().__init__(spec)
-        if max_action_repeat < 1 or (max_action_repeat > 1 and spec.action_kind != "discrete"):
+        if max_action_repeat > 1 and spec.action_kind != "discrete":
             raise ConfigError(
-                f"model.max_action_repeat is {max_action_repeat}; it is at least 1, and above it needs discrete actions"
+                f"model.max_action_repeat is {max_action_repeat}; above 1 it needs discrete actions"
             )
         self.max_action_repeat = max_action_repeat
         self._draw = random_actor(spec)

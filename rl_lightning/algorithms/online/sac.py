@@ -27,6 +27,14 @@ from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
+from rl_lightning.ranges import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+)
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -71,31 +79,31 @@ class SAC(PolicyModule):
         spec: EnvSpec,
         network: Network | None = None,
         critic_hidden_dims: list[int] | None = None,
-        num_critics: int = 2,
-        num_target_critics: int | None = None,
-        lr: float = 3e-4,
-        critic_lr: float | None = None,
-        alpha_lr: float | None = None,
+        num_critics: PositiveInt = 2,
+        num_target_critics: PositiveInt | None = None,
+        lr: NonNegativeFloat = 3e-4,
+        critic_lr: NonNegativeFloat | None = None,
+        alpha_lr: NonNegativeFloat | None = None,
         optimizer: OptimizerFactory | None = None,
-        gamma: float = 0.99,
-        n_step: int = 1,
-        tau: float = 0.005,
+        gamma: Fraction = 0.99,
+        n_step: PositiveInt = 1,
+        tau: PositiveFraction = 0.005,
         alpha: float | None = None,
-        initial_alpha: float = 1.0,
+        initial_alpha: PositiveFloat = 1.0,
         target_entropy: float | None = None,
-        policy_delay: int = 1,
-        max_grad_norm: float | None = None,
+        policy_delay: PositiveInt = 1,
+        max_grad_norm: PositiveFloat | None = None,
         init_policy: Artifact | None = None,
-        actor_warmup_updates: int = 0,
+        actor_warmup_updates: NonNegativeInt = 0,
         critic_layer_norm: bool = False,
         lr_schedule: Schedule | None = None,
         log_std_init: float | None = None,
     ) -> None:
         super().__init__(spec)
         self.init_policy, self.actor_warmup_updates = init_policy, actor_warmup_updates
-        if initial_alpha <= 0.0 or (alpha is not None and alpha <= 0.0):
+        if alpha is not None and alpha <= 0.0:
             raise ConfigError(
-                "model.alpha and model.initial_alpha must be above 0; a small one, 1e-6, is as good as none"
+                f"model.alpha is {alpha}; it must be above 0: a small one, 1e-6, is as good as none"
             )
         if num_target_critics is not None and not 1 <= num_target_critics <= num_critics:
             raise ConfigError(

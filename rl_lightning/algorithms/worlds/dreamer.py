@@ -32,6 +32,7 @@ from rl_lightning.models.rssm.return_norm import PercentileNorm, ReturnNormFacto
 from rl_lightning.models.rssm.rssm import LatentState, Observed
 from rl_lightning.models.rssm.world_model import ImaginedTrajectory, LatentWorld, LatentWorldFactory, Window
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
 
@@ -85,30 +86,25 @@ class Dreamer(PolicyModule):
         critic: ScalarHeadFactory | None = None,
         returns: ImaginedReturns | None = None,
         actor_grad: Literal["reinforce", "dynamics", "both"] = "reinforce",
-        actor_grad_mix: float = 0.1,
-        horizon: int = 15,
-        gamma: float = 0.997,
+        actor_grad_mix: Fraction = 0.1,
+        horizon: PositiveInt = 15,
+        gamma: Fraction = 0.997,
         ent_coef: float = 3e-4,
         return_norm: ReturnNormFactory | None = None,
-        tau: float = 0.02,
-        target_every: int = 1,
+        tau: PositiveFraction = 0.02,
+        target_every: PositiveInt = 1,
         bootstrap_with_target: bool = False,
         target_reg_coef: float = 1.0,
         replay_value_coef: float = 0.0,
-        lr: float = 4e-5,
-        actor_lr: float | None = None,
-        critic_lr: float | None = None,
+        lr: NonNegativeFloat = 4e-5,
+        actor_lr: NonNegativeFloat | None = None,
+        critic_lr: NonNegativeFloat | None = None,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = 1000.0,
-        actor_critic_max_grad_norm: float | None = 100.0,
-        exploration_noise: float = 0.0,
+        max_grad_norm: PositiveFloat | None = 1000.0,
+        actor_critic_max_grad_norm: PositiveFloat | None = 100.0,
+        exploration_noise: NonNegativeFloat = 0.0,
     ) -> None:
         super().__init__(spec)
-        if horizon < 1 or target_every < 1 or not 0.0 <= actor_grad_mix <= 1.0:
-            raise ConfigError(
-                f"model.horizon is {horizon} and target_every {target_every} (at least 1), mix "
-                f"{actor_grad_mix} (between 0 and 1)"
-            )
         self.returns = returns or ArrivalReturns()
         if replay_value_coef and not isinstance(self.returns, ArrivalReturns):
             raise ConfigError(

@@ -21,6 +21,7 @@ from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.world_models.controller import Controller
 from rl_lightning.models.world_models.image_vae import check_frames
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
+from rl_lightning.ranges import PositiveInt
 from rl_lightning.rollout.video_overlay import DreamOverlay
 from rl_lightning.seeding import derive
 from rl_lightning.types import Carry, EnvSpec
@@ -53,24 +54,22 @@ class EvolutionaryController(PolicyModule):
         self,
         spec: EnvSpec,
         world_from: Artifact,
-        latent_dim: int = 32,
-        depth: int = 32,
+        latent_dim: PositiveInt = 32,
+        depth: PositiveInt = 32,
         hidden_dim: int = 256,
-        num_mixtures: int = 5,
+        num_mixtures: PositiveInt = 5,
         joint_mixture: bool = False,
         predict_reward: bool = True,
         predict_termination: bool = True,
         use_cell: bool = False,
         controller_hidden_dim: int = 0,
         strategy: SearchFactory = CMAES,
-        reevaluate_every: int = 25,
-        reevaluate_rollouts: int = 1024,
+        reevaluate_every: PositiveInt = 25,
+        reevaluate_rollouts: PositiveInt = 1024,
     ) -> None:
         super().__init__(spec)
         if spec.action_mask:
             raise ConfigError(f"EvolutionaryController knows no illegal actions; {spec.env_id} has some")
-        if min(reevaluate_every, reevaluate_rollouts) < 1:
-            raise ConfigError("model.reevaluate_every and model.reevaluate_rollouts must be at least 1")
         self.source, self.use_cell = world_from, use_cell
         channels = check_frames(spec.obs_shape, spec.obs_dtype, "EvolutionaryController")
         memory = {

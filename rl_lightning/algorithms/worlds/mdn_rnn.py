@@ -17,6 +17,7 @@ from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.world_models.image_vae import check_frames
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel, action_input
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from rl_lightning.types import EnvSpec, Sequences
 
 
@@ -45,21 +46,19 @@ class MDNRNN(ModelModule):
         self,
         spec: EnvSpec,
         vision: Artifact,
-        latent_dim: int = 32,
-        depth: int = 32,
+        latent_dim: PositiveInt = 32,
+        depth: PositiveInt = 32,
         hidden_dim: int = 256,
-        num_mixtures: int = 5,
+        num_mixtures: PositiveInt = 5,
         joint_mixture: bool = False,
         predict_reward: bool = True,
         predict_termination: bool = True,
-        termination_coef: float = 1.0,
-        lr: float = 1e-3,
+        termination_coef: PositiveFloat = 1.0,
+        lr: NonNegativeFloat = 1e-3,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = 1.0,
+        max_grad_norm: PositiveFloat | None = 1.0,
     ) -> None:
         super().__init__(spec)
-        if termination_coef <= 0.0:
-            raise ConfigError(f"model.termination_coef is {termination_coef}; it must be above 0")
         self.source, self.termination_coef = vision, termination_coef
         channels = check_frames(spec.obs_shape, spec.obs_dtype, "MDNRNN")
         memory = {

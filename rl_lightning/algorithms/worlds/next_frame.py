@@ -31,6 +31,14 @@ from rl_lightning.models.frames.frame_world import FrameWorld, FrameWorldFactory
 from rl_lightning.nn.frames.next_frame_net import Features
 from rl_lightning.optim.optimizers import Adafactor, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
+from rl_lightning.ranges import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+)
 from rl_lightning.types import EnvSpec, FrameWindow
 
 RARE_REACH = 4  # pixels: about as far as small things move in a step
@@ -77,33 +85,25 @@ class NextFrame(ModelModule):
         self,
         spec: EnvSpec,
         predictor: FrameWorldFactory = NextFramePredictor,
-        lr: float = 0.01,
+        lr: NonNegativeFloat = 0.01,
         lr_schedule: Schedule | None = None,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float = 1.0,
-        gamma: float = 0.99,
-        scheduled_sampling_decay_steps: int = 22_250,
-        input_noise: float = 0.05,
+        max_grad_norm: PositiveFloat = 1.0,
+        gamma: Fraction = 0.99,
+        scheduled_sampling_decay_steps: PositiveInt = 22_250,
+        input_noise: Fraction = 0.05,
         target_loss_clipping: float = 0.03,
-        motion_weight: float = 1.0,
+        motion_weight: PositiveFloat = 1.0,
         value_coef: float = 1.0,
         reward_loss: RewardLoss | None = None,
-        context_steps: int = 4,
-        eval_rows: int = 256,
-        eval_horizons: list[int] = [1, 5, 10, 25, 50],  # noqa: B006  (never mutated)
+        context_steps: NonNegativeInt = 4,
+        eval_rows: PositiveInt = 256,
+        eval_horizons: list[PositiveInt] = [1, 5, 10, 25, 50],  # noqa: B006  (never mutated)
         motion_weight_schedule: Schedule | None = None,
-        rare_pixel_weight: float = 1.0,
-        rare_pixel_threshold: float = 0.001,
+        rare_pixel_weight: PositiveFloat = 1.0,
+        rare_pixel_threshold: PositiveFraction = 0.001,
     ) -> None:
         super().__init__(spec)
-        if motion_weight <= 0.0:
-            raise ConfigError(f"model.motion_weight is {motion_weight}; it is a weight above 0")
-        if rare_pixel_weight <= 0.0:
-            raise ConfigError(f"model.rare_pixel_weight is {rare_pixel_weight}; it is a weight above 0")
-        if not 0.0 < rare_pixel_threshold <= 1.0:
-            raise ConfigError(
-                f"model.rare_pixel_threshold is {rare_pixel_threshold}; it is a share above 0, of at most 1"
-            )
         self.world = make(predictor, FrameWorld, "predictor", spec)
         self.lr, self.lr_schedule = lr, lr_schedule or Constant()
         self.optimizer, self.max_grad_norm = optimizer or Adafactor, max_grad_norm

@@ -16,6 +16,7 @@ from rl_lightning.models.rssm.rssm import LatentState
 from rl_lightning.models.rssm.world_model import ImaginedTrajectory, LatentWorld, LatentWorldFactory
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.planning.planners import CEM, Planner
+from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
 
@@ -40,10 +41,10 @@ class PlaNet(PolicyModule):
         spec: EnvSpec,
         world_model: LatentWorldFactory | None = None,
         planner: Planner | None = None,
-        gamma: float = 0.99,
-        lr: float = 1e-3,
+        gamma: Fraction = 0.99,
+        lr: NonNegativeFloat = 1e-3,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = 1000.0,
+        max_grad_norm: PositiveFloat | None = 1000.0,
     ) -> None:
         super().__init__(spec)
         self.gamma, self.lr, self.max_grad_norm = gamma, lr, max_grad_norm

@@ -21,6 +21,7 @@ from rl_lightning.models.frames.frame_world import FrameWorld
 from rl_lightning.models.frames.written_reward_net import WrittenRewardNet
 from rl_lightning.nn.frames.reward_net import RewardNetFactory, SpatialRewardNet
 from rl_lightning.optim.optimizers import Adafactor, OptimizerFactory
+from rl_lightning.ranges import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from rl_lightning.types import EnvSpec, FrameWindow
 
 
@@ -50,11 +51,11 @@ class RewardModel(ModelModule):
         world_from: Artifact,
         reward_net: RewardNetFactory = SpatialRewardNet,
         reward_loss: RewardLoss | None = None,
-        lr: float = 0.01,
+        lr: NonNegativeFloat = 0.01,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float = 1.0,
-        context_steps: int = 4,
-        eval_rows: int = 2000,
+        max_grad_norm: PositiveFloat = 1.0,
+        context_steps: NonNegativeInt = 4,
+        eval_rows: PositiveInt = 2000,
     ) -> None:
         super().__init__(spec)
         self.artifact, self.factory = world_from, reward_net

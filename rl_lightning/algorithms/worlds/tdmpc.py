@@ -17,6 +17,14 @@ from rl_lightning.models.latent_mpc.told import TOLDModel
 from rl_lightning.optim.optimizers import Adam
 from rl_lightning.planning.mpc import plan_latent, search_noise
 from rl_lightning.planning.planners import MPPI
+from rl_lightning.ranges import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+)
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
 LIMIT = 1e4  # of each row's losses
@@ -53,28 +61,24 @@ class TDMPC(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        latent_dim: int = 50,
+        latent_dim: PositiveInt = 50,
         encoder_hidden_dim: int = 256,
         hidden_dim: int = 512,
         planner: MPPI | None = None,
-        planner_warmup_updates: int = 25_000,
+        planner_warmup_updates: NonNegativeInt = 25_000,
         initial_min_std: float = 0.5,
         policy_std: float = 0.05,
-        gamma: float = 0.99,
-        rho: float = 0.5,
+        gamma: Fraction = 0.99,
+        rho: Fraction = 0.5,
         consistency_coef: float = 2.0,
         reward_coef: float = 0.5,
         value_coef: float = 0.1,
-        tau: float = 0.01,
-        target_every: int = 2,
-        lr: float = 1e-3,
-        max_grad_norm: float = 10.0,
+        tau: PositiveFraction = 0.01,
+        target_every: PositiveInt = 2,
+        lr: NonNegativeFloat = 1e-3,
+        max_grad_norm: PositiveFloat = 10.0,
     ) -> None:
         super().__init__(spec)
-        if planner_warmup_updates < 0 or target_every < 1:
-            raise ConfigError(
-                "model.planner_warmup_updates must not be negative, model.target_every at least 1"
-            )
         self.model = TOLDModel(
             flat_obs(spec, "TDMPC"), spec.action_dim, latent_dim, encoder_hidden_dim, hidden_dim, policy_std
         )

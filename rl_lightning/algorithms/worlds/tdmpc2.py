@@ -25,6 +25,14 @@ from rl_lightning.models.latent_mpc.latent_world import (
 from rl_lightning.optim.optimizers import Adam
 from rl_lightning.planning.mpc import plan_latent, search_noise
 from rl_lightning.planning.planners import MPPI
+from rl_lightning.ranges import (
+    Fraction,
+    FractionBelowOne,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+)
 from rl_lightning.types import Carry, EnvSpec, Sequences
 
 Size = Literal["1M", "5M", "19M", "48M", "317M"]
@@ -73,26 +81,26 @@ class TDMPC2(PolicyModule):
         self,
         spec: EnvSpec,
         model_size: Size = "5M",
-        latent_dim: int | None = None,
+        latent_dim: PositiveInt | None = None,
         encoder_hidden_dims: list[int] | None = None,
         hidden_dim: int | None = None,
-        num_critics: int | None = None,
+        num_critics: PositiveInt | None = None,
         simnorm_dim: int = 8,
         num_bins: int = 101,
-        dropout: float = 0.01,
+        dropout: FractionBelowOne = 0.01,
         planner: MPPI | None = None,
-        gamma: float | None = None,
-        rho: float = 0.5,
+        gamma: Fraction | None = None,
+        rho: Fraction = 0.5,
         consistency_coef: float = 20.0,
         reward_coef: float = 0.1,
         value_coef: float = 0.1,
-        termination_coef: float = 1.0,
+        termination_coef: PositiveFloat = 1.0,
         ent_coef: float = 1e-4,
         episodic: bool = False,
-        tau: float = 0.01,
-        lr: float = 3e-4,
+        tau: PositiveFraction = 0.01,
+        lr: NonNegativeFloat = 3e-4,
         encoder_lr_scale: float = 0.3,
-        max_grad_norm: float = 20.0,
+        max_grad_norm: PositiveFloat = 20.0,
     ) -> None:
         super().__init__(spec)
         own_sizes = {

@@ -11,10 +11,10 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported
-from rl_lightning.errors import ConfigError
 from rl_lightning.functional.mixture import kl_to_standard_normal
 from rl_lightning.models.world_models.image_vae import ImageVAE, check_frames
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
+from rl_lightning.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from rl_lightning.types import EnvSpec, Sequences
 
 
@@ -37,17 +37,15 @@ class VAE(ModelModule):
     def __init__(
         self,
         spec: EnvSpec,
-        latent_dim: int = 32,
-        depth: int = 32,
-        kl_coef: float = 1.0,
-        free_nats: float = 0.0,
-        lr: float = 1e-3,
+        latent_dim: PositiveInt = 32,
+        depth: PositiveInt = 32,
+        kl_coef: NonNegativeFloat = 1.0,
+        free_nats: NonNegativeFloat = 0.0,
+        lr: NonNegativeFloat = 1e-3,
         optimizer: OptimizerFactory | None = None,
-        max_grad_norm: float | None = None,
+        max_grad_norm: PositiveFloat | None = None,
     ) -> None:
         super().__init__(spec)
-        if min(latent_dim, depth) < 1 or min(kl_coef, free_nats) < 0.0:
-            raise ConfigError("model.latent_dim and model.depth must be at least 1, KL weights not negative")
         self.vision = ImageVAE(check_frames(spec.obs_shape, spec.obs_dtype, "VAE"), latent_dim, depth)
         self.kl_coef, self.free_nats = kl_coef, free_nats
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm

@@ -11,6 +11,7 @@ from rl_lightning.datasets.atari100k import game_of, human_normalized
 from rl_lightning.envs.make import make_envs, probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError
+from rl_lightning.ranges import PositiveInt
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.types import Steps
@@ -27,10 +28,8 @@ class EnvData(RLData):
         vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
     """
 
-    def __init__(self, env: EnvLike, num_envs: int, vectorization: str) -> None:
+    def __init__(self, env: EnvLike, num_envs: PositiveInt, vectorization: str) -> None:
         super().__init__()
-        if num_envs < 1:
-            raise ConfigError(f"data.num_envs is {num_envs}; it must be at least 1")
         self.env = as_env_config(env)
         self.num_envs = num_envs
         self.vectorization = vectorization

@@ -9,6 +9,7 @@ import torch
 
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.envs.own_envs import EnvLike
+from rl_lightning.ranges import PositiveInt
 from rl_lightning.replay.replay_buffer import with_saved_capacity
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import Steps
@@ -43,7 +44,7 @@ class ReplayData(EnvData, Generic[Buffer]):
     buffer_factory: Callable[..., Any]
     learning_starts: int
 
-    def __init__(self, env: EnvLike, num_envs: int, vectorization: str) -> None:
+    def __init__(self, env: EnvLike, num_envs: PositiveInt, vectorization: str) -> None:
         super().__init__(env, num_envs, vectorization)
         self.replays: dict[str, Buffer] = {}
         self.filled = "replay"  # the buffer that the newest steps went into

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from abc import ABCMeta
 from typing import Any
 
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.errors import ConfigError, name_arguments
+from rl_lightning.ranges import check_ranges
 
 # Each with its type; the defaults are RunConfig's, and a DataModule's own of eval_every.
 RUN_ARGUMENTS = {
@@ -17,6 +19,12 @@ RUN_ARGUMENTS = {
     "eval_episodes": "int",
     "seed": "int",
 }
+
+
+def _check_ranges(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """By their types, before anything is made; arguments that do not fit are the constructor's to refuse."""
+    with contextlib.suppress(TypeError):
+        check_ranges(cls, inspect.signature(cls.__init__).bind_partial(None, *args, **kwargs).arguments)  # type: ignore[misc]
 
 
 class RunArguments(ABCMeta):
@@ -32,6 +40,7 @@ class RunArguments(ABCMeta):
         }
         seed = run_arguments.pop("seed", 0)
         try:
+            _check_ranges(cls, args, kwargs)
             data = super().__call__(*args, **kwargs)
             data.configure(RunConfig(**{"eval_every": cls.default_eval_every, **run_arguments}), seed)
         except ConfigError as error:

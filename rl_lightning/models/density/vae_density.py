@@ -16,6 +16,7 @@ from rl_lightning.models.density.density_model import (
 )
 from rl_lightning.nn.init import check_sizes
 from rl_lightning.nn.mlp import linear_stack
+from rl_lightning.ranges import PositiveInt
 
 LEAST_LOG_STD = -5.0  # of the decoder: a row that is copied exactly must not have an infinite density
 
@@ -39,7 +40,7 @@ class VAEDensity(DensityModel):
         self,
         dim: int,
         /,
-        latent_dim: int = 10,
+        latent_dim: PositiveInt = 10,
         hidden_dims: list[int] = [256, 128],  # noqa: B006  (copied, never mutated)
         num_importance_samples: int = 16,
         train_importance_samples: int = 8,

@@ -13,6 +13,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional import density_penalties as weigh
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.density.calibrated import CalibratedDensity
+from rl_lightning.ranges import Percentage
 
 
 class ModelOutcome(Protocol):
@@ -86,7 +87,7 @@ class DensityPenalty(Penalty):
     def __init__(
         self,
         density: Artifact,
-        percentile: float = 1.0,
+        percentile: Percentage = 1.0,
         score_unit: Literal["std", "nats"] = "std",
         slope: float = 1.0,
         cap: float = 5.0,

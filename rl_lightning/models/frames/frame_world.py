@@ -19,6 +19,7 @@ from rl_lightning.models.described import describe, rebuild
 from rl_lightning.nn.frames.frame_parts import UpsampleConv
 from rl_lightning.nn.frames.next_frame_net import Features, NextFrameNet
 from rl_lightning.nn.frames.reward_net import FeatureMaps, RewardNet, RewardNetFactory
+from rl_lightning.ranges import FractionBelowOne
 from rl_lightning.types import EnvSpec
 
 RGB_LEVELS = 256
@@ -294,7 +295,7 @@ class NextFramePredictor(FrameWorld):
         compress_steps: int = 5,
         filter_double_steps: int = 3,
         hidden_layers: int = 2,
-        dropout: float = 0.15,
+        dropout: FractionBelowOne = 0.15,
         residual_dropout: float = 0.5,
         norm: str = "instance",
         bottleneck_bits: int = 128,

@@ -14,6 +14,7 @@ from rl_lightning.models.rssm.encoders import ImageNorm, check_image
 from rl_lightning.nn.dense import DenseStack
 from rl_lightning.nn.init import check_sizes, make_activation
 from rl_lightning.nn.torso import as_float
+from rl_lightning.ranges import PositiveInt
 
 
 class ObservationDecoder(nn.Module):
@@ -115,7 +116,7 @@ class ConvDecoder(ObservationDecoder):
         deter: int,
         obs_shape: tuple[int, ...],
         /,
-        depth: int = 32,
+        depth: PositiveInt = 32,
         multipliers: list[int] = [8, 4, 2, 1],  # noqa: B006
         sigmoid: bool = False,
         loss_coef: float = 0.5,

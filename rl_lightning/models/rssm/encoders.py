@@ -14,6 +14,7 @@ from rl_lightning.functional.latent import symlog
 from rl_lightning.nn.dense import EPS, DenseStack
 from rl_lightning.nn.init import check_sizes, make_activation
 from rl_lightning.nn.torso import FeedForward, as_float, as_shape
+from rl_lightning.ranges import PositiveInt
 
 
 class MLPEncoder(FeedForward):
@@ -96,7 +97,7 @@ class ConvEncoder(FeedForward):
         self,
         obs_shape: int | tuple[int, ...],
         /,
-        depth: int = 32,
+        depth: PositiveInt = 32,
         multipliers: list[int] = [1, 2, 4, 8],  # noqa: B006
         norm: str = "none",
         activation: str = "relu",

@@ -10,6 +10,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional import latent as math
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.kernels.straight_through import straight_through
+from rl_lightning.ranges import NonNegativeFloat
 
 Dist = tuple[Tensor, ...]
 
@@ -149,7 +150,7 @@ class FreeNatsKL(KLRecipe):
         kl_coef: Of the divergence in the loss.
     """
 
-    def __init__(self, free_nats: float = 3.0, kl_coef: float = 1.0) -> None:
+    def __init__(self, free_nats: NonNegativeFloat = 3.0, kl_coef: NonNegativeFloat = 1.0) -> None:
         self.free_nats, self.kl_coef = free_nats, kl_coef
 
     def __call__(self, latent: Latent, post: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,7 +174,9 @@ class BalancedKL(KLRecipe):
         kl_coef: Of the divergence in the loss.
     """
 
-    def __init__(self, balance: float = 0.8, free_nats: float = 1.0, kl_coef: float = 1.0) -> None:
+    def __init__(
+        self, balance: float = 0.8, free_nats: NonNegativeFloat = 1.0, kl_coef: NonNegativeFloat = 1.0
+    ) -> None:
         if not 0.0 <= balance <= 1.0:
             raise ConfigError(f"BalancedKL.balance is {balance}; it is a share between 0 and 1")
         self.balance, self.free_nats, self.kl_coef = balance, free_nats, kl_coef
@@ -192,7 +195,9 @@ class DynRepKL(KLRecipe):
         free_nats: Nats that cost nothing, in each state.
     """
 
-    def __init__(self, dyn_coef: float = 1.0, rep_coef: float = 0.1, free_nats: float = 1.0) -> None:
+    def __init__(
+        self, dyn_coef: float = 1.0, rep_coef: float = 0.1, free_nats: NonNegativeFloat = 1.0
+    ) -> None:
         self.dyn_coef, self.rep_coef, self.free_nats = dyn_coef, rep_coef, free_nats
 
     def __call__(self, latent: Latent, post: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from rl_lightning.errors import ConfigError
 from rl_lightning.nn.denoisers.row_denoisers import Denoiser, SinusoidalTimeEmbedding
 from rl_lightning.nn.init import check_sizes
+from rl_lightning.ranges import FractionBelowOne
 
 
 def check_event(who: str, event: tuple[int, ...]) -> tuple[int, int]:
@@ -140,7 +141,7 @@ class TransformerDenoiser(Denoiser):
         embed_dim: int = 128,
         num_heads: int = 4,
         num_layers: int = 4,
-        dropout: float = 0.1,
+        dropout: FractionBelowOne = 0.1,
         causal: bool = True,
     ) -> None:
         super().__init__()

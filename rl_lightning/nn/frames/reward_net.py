@@ -15,6 +15,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.reward_classes import CLASSES
 from rl_lightning.nn.frames.frame_parts import make_norm
 from rl_lightning.nn.init import check_sizes
+from rl_lightning.ranges import FractionBelowOne
 
 
 class FeatureMaps(NamedTuple):
@@ -61,7 +62,7 @@ class SpatialRewardNet(RewardNet):
         dropout: Fraction of whole maps that is dropped in training.
     """
 
-    def __init__(self, maps: FeatureMaps, /, hidden_dim: int = 128, dropout: float = 0.3) -> None:
+    def __init__(self, maps: FeatureMaps, /, hidden_dim: int = 128, dropout: FractionBelowOne = 0.3) -> None:
         super().__init__()
         check_sizes("hidden_dim", [hidden_dim])
         if not 0.0 <= dropout < 1.0:

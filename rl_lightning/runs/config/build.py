@@ -21,13 +21,13 @@ from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from rl_lightning.algorithms.ddp import AveragingDDP
-from rl_lightning.algorithms.ranges import check_ranges
 from rl_lightning.algorithms.rl_module import RLModule
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules.bases.rl_data import RLData
 from rl_lightning.errors import ConfigError, RLError, made_from_config
 from rl_lightning.kernels.malloc import set_malloc_thresholds
 from rl_lightning.loggers.make_loggers import LogConfig
+from rl_lightning.ranges import check_ranges_within
 from rl_lightning.redaction import REDACTED, redact, redacted_keys
 from rl_lightning.runs.config import yaml_io
 from rl_lightning.runs.config.aliases import named_classes
@@ -150,7 +150,9 @@ class RLCLI(LightningCLI):
         check_seed(self.config.seed_everything)
         check_trainer(self.config.trainer)
         check_classes(self.config.model, self.config.data)
-        check_ranges(dict((self.config.model or {}).get("init_args") or {}), "model.")
+        for part in ("model", "data"):
+            if isinstance(named := self.config.get(part), Namespace):
+                check_ranges_within(named.as_dict(), part)
 
     def _parse_ckpt_path(self) -> None:
         """Lightning would let a checkpoint's arguments beat the command line; ours never do."""
