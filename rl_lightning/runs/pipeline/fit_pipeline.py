@@ -137,6 +137,7 @@ def check_stage_config(name: str) -> Config:
 def override(config: Config, request: Request) -> tuple[Config, dict[str, list[str]]]:
     """Applies --stages.NAME.inputs.KEY; returns the flags of each stage, those for all under ''."""
     flags: dict[str, list[str]] = {"": []}
+    given: list[tuple[Config, str, Any]] = []
     stages = {stage.get("name"): stage for stage in config["stages"] if isinstance(stage, dict)}
     for flag in request.overrides:
         key, _, value = flag[2:].partition("=")
@@ -151,11 +152,16 @@ def override(config: Config, request: Request) -> tuple[Config, dict[str, list[s
             )
         stage, dotted = stages[rest[0]], ".".join(rest[1:])
         if rest[1] == "inputs":
-            stage["inputs"] = {**(stage.get("inputs") or {}), ".".join(rest[2:]): yaml.safe_load(value)}
+            given.append((stage, ".".join(rest[2:]), yaml.safe_load(value)))
         elif rest[1] in ("artifact", "once", "warm_start", "skip"):
             set_key(stage, dotted, yaml.safe_load(value))
         else:
             flags.setdefault(rest[0], []).append(f"--{dotted}={value}")
+    left_out = [name for name, stage in stages.items() if stage.get("skip")]
+    for stage, dotted, source in given:
+        is_run = source in left_out and (logs_root() / source).is_dir()  # one that is called like the stage
+        source = str(logs_root() / source) if is_run else source
+        stage["inputs"] = {**(stage.get("inputs") or {}), dotted: source}
     return config, flags
 
 
@@ -177,7 +183,7 @@ def parsed_stage(
 def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]], objects: Objects) -> None:
     """Refuses what the last stage would refuse before the first one has run for hours."""
     from rl_lightning.envs.registry import find_suite
-    from rl_lightning.runs.config.places import check_places
+    from rl_lightning.runs.config.places import check_artifacts, check_places
 
     keys = {job.key for job in jobs}
     for source in {source for job in jobs for source in job.inputs.values()} - keys:
@@ -189,6 +195,7 @@ def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]],
         cli = parsed_stage(job, places, request, flags, objects)
         cli.refuse_redacted()
         check_places(cli.config.trainer, cli.flags)
+        check_artifacts(cli.config, job.stage)
         env = cli.data_arguments().get("env")
         if env is not None and env.id:
             find_suite(env.id)

@@ -142,7 +142,7 @@ def test_a_failing_stage_leaves_the_artifacts_before_it(logs: Path, rl: Rl) -> N
     done = rl("fit", "--config", pipeline(logs.parent, TRAIN, broken))
     assert done.code == 4, done.err
     assert "stage tune failed: the weights do not fit this model" in done.err
-    assert "the stages before it are kept. Go on with: rl resume pipe" in done.err
+    assert "the stages before it are kept; resume with: rl resume pipe" in done.err
     run = logs / "pipe"
     assert ledger(run)["train"]["status"] == "done" and ledger(run)["tune"]["status"] == "failed"
     read_artifact(run / "train" / "artifact")
