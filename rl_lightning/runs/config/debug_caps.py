@@ -19,7 +19,7 @@ RUN_CAPS = {
 }  # fmt: skip
 ALWAYS = ("eval_every", "eval_max_steps")  # also where the config has none
 DATA_CAPS = {
-    "num_envs": 2, "rollout_steps": 16, "batch_size": 2, "minibatch_size": 32, "sequence_length": 4, "burn_in": 2,
+    "num_envs": 2, "rollout_steps": 8, "batch_size": 2, "minibatch_size": 16, "sequence_length": 4, "burn_in": 2,
     "learning_starts": 64, "pretrain": 2, "train_every": 64, "train_ratio": 8.0, "utd_ratio": 1.0, "n_epochs": 2,
     "updates_per_block": 2, "steps_per_block": 50, "capacity": 2000,
     "rollout_batch_size": 500, "rollout_freq": 25, "rollout_length": 5,
