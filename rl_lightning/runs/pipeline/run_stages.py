@@ -151,8 +151,8 @@ class Pipeline:
         except RLError as error:
             if self.first:
                 self.ledger.set(job.key, status="failed", error=str(error).splitlines()[0])
-            kept = f"the stages before it are kept; resume with: rl resume {self.folder.name}"
-            failure = StageError(f"stage {job.key} failed: {error}\n{kept}")
+            advice = f"the stages before it are kept; resume with: rl resume {self.folder.name}"
+            failure = StageError(f"stage {job.key} failed: {error}\n{advice}")
             failure.exit_code = error.exit_code
             raise failure from error
         if self.first:
