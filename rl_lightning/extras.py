@@ -73,6 +73,24 @@ def pip() -> str:
     return f"{Path(folder, *Path(sys.executable).parts[-2:])} -m pip"
 
 
+def misfit(package: str) -> str:
+    """What an installed package asks for and finds in another version; empty where all fits."""
+    try:
+        name, needs = metadata.version(package), metadata.requires(package) or ()
+    except metadata.PackageNotFoundError:
+        return ""
+    for need in map(Requirement, needs):
+        if need.marker is not None and not need.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            have = metadata.version(need.name)
+        except metadata.PackageNotFoundError:
+            continue
+        if not need.specifier.contains(have, prereleases=True):
+            return f"{package} {name} needs {plain(need)}, and {have} is installed"
+    return ""
+
+
 def needs_mujoco_py(entry_point: str) -> bool:
     """Whether an env of Gymnasium-Robotics needs mujoco_py, which nobody can install any more."""
     return ":MujocoPy" in entry_point or entry_point.startswith("gymnasium_robotics.envs.mujoco.")

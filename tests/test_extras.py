@@ -59,3 +59,13 @@ def test_the_pip_of_an_environment_that_is_not_activated(monkeypatch, tmp_path):
     assert extras.pip_install("x>=1") == ".venv/bin/python -m pip install 'x>=1'"
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / ".venv"))
     assert extras.pip_install("--no-deps", "x") == "pip install --no-deps 'x'"
+
+
+def test_what_a_package_asks_for_and_finds_in_another_version(monkeypatch):
+    needs = ["mujoco==3.3.0", "scipy>=1", "ipdb; extra == 'testing'"]
+    have = {"metaworld": "3.1.1", "mujoco": "3.17.0", "scipy": "1.9"}
+    monkeypatch.setattr(extras.metadata, "requires", lambda name: needs)
+    monkeypatch.setattr(extras.metadata, "version", lambda name: have[name])
+    assert extras.misfit("metaworld") == "metaworld 3.1.1 needs mujoco==3.3.0, and 3.17.0 is installed"
+    have["mujoco"] = "3.3.0"
+    assert extras.misfit("metaworld") == ""

@@ -37,7 +37,7 @@ def test_a_number_passes_where_its_type_allows_it(width):
 def test_lists_nulls_and_what_goes_on_to_the_base():
     check_ranges(Part, {"shares": [0.0, 1.0], "width": True, "else": -3})
     check_ranges(Part, {"shares": None})
-    with pytest.raises(ConfigError, match="shares is .* lies between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"shares is .* lies between 0 and 1"):
         check_ranges(Part, {"shares": [0.5, 1.5]})
     with pytest.raises(ConfigError, match="width is 0"):
         check_ranges(Child, {"depth": 1, "width": 0})

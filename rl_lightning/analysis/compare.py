@@ -147,7 +147,7 @@ def compare(
         against: Clock of the curves: env_step, update or time; null: each run's own.
     """
     result = Comparison(list(groups), [_own_name(metric, groups) for metric in metrics])
-    settings = {name: [read_settings(run.config_file) for run in runs] for name, runs in groups.items()}
+    settings = {name: [settings_of(run) for run in runs] for name, runs in groups.items()}
     tasks = {
         name: [task_of(*pair) for pair in zip(groups[name], settings[name], strict=True)] for name in groups
     }
@@ -324,6 +324,18 @@ def task_of(run: Run, settings: Mapping[str, Any]) -> str:
     except ResumeError:  # a damaged record; the config says it too
         env = None
     return str(data or env or setting(dict(settings), "data.env.id") or "?")
+
+
+def settings_of(run: Run) -> dict[str, Any]:
+    """Those of its config; an artifact of its own pipeline is called by its stage, whichever run that is."""
+    settings = read_settings(run.config_file)
+    whole = run.folder.resolve().parent
+    if not (whole / "pipeline.json").is_file():
+        return settings
+    texts = {key: value for key, value in settings.items() if isinstance(value, str)}
+    places = {key: Path(text) for key, text in texts.items() if text.endswith("/artifact")}
+    own = {key: place.parent.name for key, place in places.items() if place.resolve().parent.parent == whole}
+    return settings | own
 
 
 def setting_differences(settings: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, dict[str, Any]]:

@@ -153,6 +153,9 @@ def known_bad() -> list[Finding]:
                     f"{wanted.pip()} uninstall {package}",
                 )
             )
+    if wrong := wanted.misfit("metaworld"):
+        text = f"{wrong}: none of its envs can be made"
+        findings.append(Finding("note", text, "keep it in a venv of its own: pip install -e . metaworld"))
     if (mujoco or dm_control) and platform.system() == "Linux" and not has_egl():
         findings.append(
             Finding(

@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from rl_lightning.analysis.changed_settings import changed
 from rl_lightning.analysis.cleanup import size_of
 from rl_lightning.analysis.listing import group_rows, live, rows_text, run_rows
 from rl_lightning.analysis.stats_table import Table, aligned, plain, shown
@@ -16,6 +15,7 @@ from rl_lightning.errors import RLError
 from rl_lightning.io.text import printable
 from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.compose import compose, find, inline, shipped
+from rl_lightning.runs.store.changed_settings import changed
 from rl_lightning.runs.store.index import Index, RunEntry
 from rl_lightning.runs.store.run_folder import resolve
 

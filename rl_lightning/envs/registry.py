@@ -15,7 +15,7 @@ from gymnasium.envs.registration import EnvSpec as GymSpec
 
 from rl_lightning.envs.suites.gl import prepare_gl
 from rl_lightning.errors import ConfigError, EnvError, RLError
-from rl_lightning.extras import pip_command
+from rl_lightning.extras import misfit, pip_command
 from rl_lightning.io import nearness
 from rl_lightning.io.trust import ALLOWED_IMPORTS
 
@@ -139,16 +139,25 @@ def gym_make(
             return gymnasium.make(lean, max_episode_steps=max_episode_steps, **options)
     except RLError:
         raise
-    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+    except Exception as error:
+        raise _refusal(env_id, spec, options, error) from error
+
+
+def _refusal(env_id: str, spec: Any, options: dict[str, Any], error: Exception) -> RLError:
+    """Why an env cannot be made, and what to do."""
+    if isinstance(error, ImportError | gymnasium.error.DependencyNotInstalled):
         if "mujoco_py" in str(error) or "mujoco v2 and v3" in str(error):
             newer = nearest(env_id, [name for name in gymnasium.registry if name != env_id])
-            raise ConfigError(f"{env_id} needs mujoco_py, which is no longer made; use {newer}") from error
+            return ConfigError(f"{env_id} needs mujoco_py, which is no longer made; use {newer}")
         extra = next((name for name in ("mujoco", "box2d", "atari") if name in str(spec.entry_point)), "all")
-        raise ConfigError(f"{env_id}: {error}. Install it with: {pip_command(extra)}") from error
-    except (TypeError, ValueError, gymnasium.error.Error) as error:
-        raise ConfigError(f"{env_id} cannot be made with {options}: {error}") from error
-    except Exception as error:
-        raise EnvError(f"{env_id} cannot be made: {type(error).__name__}: {error}") from error
+        return ConfigError(f"{env_id}: {error}. Install it with: {pip_command(extra)}")
+    entry = spec.entry_point
+    module = entry if isinstance(entry, str) else str(getattr(entry, "__module__", ""))
+    if wrong := misfit(module.split(".")[0]):
+        return EnvError(f"{env_id} cannot be made: {wrong}")
+    if isinstance(error, TypeError | ValueError | gymnasium.error.Error):
+        return ConfigError(f"{env_id} cannot be made with {options}: {error}")
+    return EnvError(f"{env_id} cannot be made: {type(error).__name__}: {error}")
 
 
 @contextlib.contextmanager

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 
-import yaml
-
 from rl_lightning.errors import ConfigError
-from rl_lightning.redaction import redact
 from rl_lightning.runs.config.aliases import named_classes
 from rl_lightning.runs.config.compose import Config, choose_classes
 from rl_lightning.runs.config.parsing import parse_config
@@ -60,5 +57,7 @@ def show_config(config: Config, request: Request, names: list[str], sizes: bool)
 
         print(describe(cli, names))
     else:
-        print(yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip())
+        from rl_lightning.runs.engine.own_settings import resolved
+
+        print(resolved(cli))
     return 0

@@ -148,11 +148,10 @@ class MetricsLogger(Callback):
     def _rates(self, env_step: int, update: int) -> dict[str, float]:
         now = time.monotonic()
         elapsed = max(now - self._time, 1e-9)
-        rates = {
-            "time/env_steps_per_s": (env_step - self._env_step) / elapsed,
-            "time/updates_per_s": (update - self._update) / elapsed,
-            "time/memory_gb": self._process.memory_info().rss / 2**30,
-        }
+        rates = {"time/memory_gb": self._process.memory_info().rss / 2**30}
+        if (env_step, update) != (self._env_step, self._update):  # else no time was spent on them: at the end
+            rates["time/env_steps_per_s"] = (env_step - self._env_step) / elapsed
+            rates["time/updates_per_s"] = (update - self._update) / elapsed
         if torch.cuda.is_available():
             rates["time/gpu_memory_gb"] = torch.cuda.max_memory_allocated() / 2**30
         self._time, self._env_step, self._update = now, env_step, update

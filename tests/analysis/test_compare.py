@@ -100,6 +100,24 @@ def test_names_groups_siblings_and_pipelines(add, logs):
         select_runs(["pipee"])
 
 
+def test_an_artifact_of_the_own_pipeline_is_no_difference_of_seeds(add, logs):
+    for seed in (0, 1):
+        add(f"p-s{seed}", kind="pipeline")
+        stages = dict.fromkeys(("dynamics", "mbpo", "gormpo"), 0)
+        (logs / f"p-s{seed}" / "pipeline.json").write_text(json.dumps({"jobs": stages}))
+        inside = {
+            "class_path": "ModelRolloutData",
+            "init_args": {"dynamics": f"{logs}/p-s{seed}/dynamics/artifact"},
+        }
+        for stage in ("mbpo", "gormpo"):
+            add(
+                f"p-s{seed}/{stage}",
+                [1.0],
+                config={"data": inside, "model": {"init_args": {"lr": len(stage)}}},
+            )
+    assert list(compare(select_runs(["p/mbpo", "p/gormpo"]), ["eval/return"]).settings) == ["model.lr"]
+
+
 def test_time_is_made_of_the_rates(add, logs):
     folder = add("t", [1, 2, 3])  # 1000 steps at 500 a second, three times
     curve = read_curve(Run(folder), "eval/return", "time")

@@ -116,3 +116,6 @@ def test_a_mean_of_fewer_than_ten_is_marked(add, rl):
     assert json.loads(rl("list", "--format", "json").out)[0]["last10"] == 0.25
     add("many", [0.25], last10_of=10, last10=0.5)
     assert rl("list", "--filter", "name=many").out.count("*") == 0
+    add("p", kind="pipeline", algorithm="")
+    add("p/policy", [0.25], last10_of=2, last10=0.25)
+    assert "0.250*" in rl("list", "--filter", "name=p").out, "of its last stage"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -55,3 +56,17 @@ def test_a_time_limit_ends_it_once_all_is_seen(tmp_path: Path) -> None:
     for learned, over in ((0, False), (2, False), (3, True)):
         monitor.blocks = monitor.learned = learned
         assert monitor._over() == over, learned
+
+
+def test_weights_of_another_stage_fit_the_cut_networks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jsonargparse import Namespace
+
+    from rl_lightning.runs.config.debug_caps import has_foreign_weights
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RL_RUN_DIR", str(tmp_path / "lightning_logs" / "d"))
+    for path, foreign in (("lightning_logs/d/bc/artifact", False), ("lightning_logs/dd/bc", True)):
+        model = Namespace(init_args=Namespace(init_policy=path))
+        assert has_foreign_weights(Namespace(ckpt_path=None, model=model)) == foreign, path

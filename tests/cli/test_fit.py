@@ -81,7 +81,7 @@ def test_list_shows_it(here: Path, rl: Rl) -> None:
 
 def test_test_and_validate(here: Path, rl: Rl) -> None:
     tested = rl("test", "tiny", "--episodes", "3", "--threads", "1")
-    assert tested.code == 0 and "3 episodes" in tested.out and "95% interval" in tested.out, tested
+    assert tested.code == 0 and "3 episodes" in tested.out and "  of " in tested.out, tested
     assert len(json.loads((here / "lightning_logs/tiny/test.json").read_text())["episodes"]) == 3
     assert "tiny · last-" in rl("validate", "tiny").out
     assert "untrained" in rl("validate", "--config", "cartpole.yaml").out
@@ -317,6 +317,7 @@ def test_what_a_schedule_moves_is_logged(rl: Rl, workdir: Path, config: str, wan
     with open(workdir / "lightning_logs/r/metrics.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert all(row[name] for row in rows for name in wanted)
-    assert float(rows[0]["time/env_steps_per_s"]) > 0
+    speeds = [float(row["time/env_steps_per_s"]) for row in rows if row["time/env_steps_per_s"]]
+    assert len(speeds) >= 2 and min(speeds) > 0, "nor is the end, where nothing moves, a speed"
     rates = [float(row["train/learning_rate"]) for row in rows]
     assert rates[0] >= rates[-1] > 0

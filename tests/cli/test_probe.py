@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rl_lightning.runs.engine import throughput_probe
 from rl_lightning.runs.engine.throughput_probe import ClockSample, Throughput, expected, line_of, measured
@@ -68,3 +74,78 @@ def test_sequences_are_described_and_timed_too(
         and "updates/s in a probe" in done.out
     )
     assert not (workdir / "lightning_logs").exists()
+
+
+SLOW = """
+import time
+
+import gymnasium as gym
+import numpy as np
+
+
+class Slow(gym.Env):
+    observation_space, action_space = gym.spaces.Box(-1, 1, (3,)), gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        time.sleep(0.05)
+        return np.zeros(3, np.float32), 1.0, False, False, {}
+
+
+gym.register("Slow-v0", Slow, max_episode_steps=50)
+"""
+SLOWLY = ("--config", "ppo/cartpole", "--import", "slow_game", "--data.env.id", "Slow-v0", "--dry_run")
+
+
+def test_a_block_that_does_not_end_is_left(rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput_probe, "SECONDS", 0.1)
+    (workdir / "slow_game.py").write_text(SLOW)
+    began = time.monotonic()
+    done = rl("fit", *SLOWLY)
+    assert done.code == 0 and "not estimated: the first" in done.out, done
+    assert time.monotonic() - began < 10.0, "a rollout takes 50"
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+
+
+def test_ctrl_c_ends_it(workdir: Path) -> None:
+    (workdir / "slow_game.py").write_text(SLOW)
+    command = [sys.executable, "-c", "from rl_lightning.cli import main; import sys; sys.exit(main())"]
+    marked = "import rl_lightning.runs.engine.throughput_probe as probe; print('ready', flush=True); "
+    watched = "begin = probe.ThroughputProbe.on_train_start; "
+    watched += "probe.ThroughputProbe.on_train_start = lambda *a: (begin(*a), print('probing', flush=True)); "
+    command[2] = f"{marked}{watched}{command[2]}"
+    process = subprocess.Popen(
+        [*command, "fit", *SLOWLY],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    while "probing" not in process.stdout.readline():
+        assert process.poll() is None
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130 and "stopped by Ctrl-C" in errors and "Traceback" not in errors, errors
+
+
+def test_what_differs_from_the_defaults_comes_first(
+    rl: Rl, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(throughput_probe, "SECONDS", 0.05)
+    words = ("--config", "ppo/cartpole", "--model.lr", "0.004", "--trainer.precision", "bf16-mixed")
+    shown = rl("fit", *words, "--print_config")
+    first = shown.out.splitlines()[0]
+    assert first == "# differs from the defaults:" and shown.out.index("#   model.lr") < shown.out.index(
+        "\nmodel:"
+    )
+    assert yaml.safe_load(shown.out)["model"]["init_args"]["lr"] == 0.004
+    own = {line.split()[1]: line.split()[2] for line in shown.out.splitlines() if line.startswith("#   ")}
+    assert own["model.lr"] == "0.004" and own["trainer.precision"] == "bf16-mixed" and own["model"] == "PPO"
+    assert "trainer.max_steps" not in own and "model.tau" not in own and "model.share_network" not in own
+    dry = rl("fit", *words, "--dry_run")
+    assert (
+        dry.code == 0
+        and dry.out.index("model.lr") < dry.out.index("observation")
+        and "share_network" not in dry.out
+    )

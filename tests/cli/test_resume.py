@@ -114,3 +114,10 @@ def test_a_finished_run_says_so(rl: Rl, workdir: Path) -> None:
     assert "rl resume whole --env_steps 128" in result.out
     assert (workdir / "lightning_logs/whole/run.json").read_text() == before
     assert "done: 96 env_steps" in rl("resume", "whole", "--env_steps", "96").out
+
+
+def test_a_file_that_is_no_checkpoint_is_named(rl: Rl, workdir: Path) -> None:
+    (workdir / "checkpoints").mkdir()
+    (workdir / "bad.ckpt").write_text("garbage")
+    done = rl("fit", "--config", "cartpole.yaml", "--ckpt_path", "bad.ckpt")
+    assert done.code == 4 and "error: bad.ckpt is not a checkpoint" in done.err, done.err

@@ -184,3 +184,9 @@ def test_tensorboard_calls_a_run_by_its_name(rl: Rl, workdir: Path, monkeypatch:
     (folder / "run.json").write_text("{}")
     assert rl("tensorboard", "one").code == 0
     assert f"one:{folder}" in commands[0]
+
+
+def test_doctor_names_a_package_that_finds_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = "metaworld 3.1.1 needs mujoco==3.3.0, and 3.17.0 is installed"
+    monkeypatch.setattr(doctor.wanted, "misfit", lambda name: pinned)
+    assert any(pinned in finding.text for finding in doctor.known_bad())

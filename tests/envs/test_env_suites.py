@@ -1,11 +1,13 @@
 """What is particular to one suite."""
 
+import gymnasium
 import numpy as np
 import pytest
 
+from rl_lightning.envs import registry
 from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
 from rl_lightning.envs.wrappers.transforms import AtariPreprocessing, FrameStack, Resize
-from rl_lightning.errors import ConfigError
+from rl_lightning.errors import ConfigError, EnvError
 
 
 def test_dm_control_observations_are_in_sorted_key_order():  # T15
@@ -164,3 +166,17 @@ def test_envs_that_cannot_be_made_are_not_listed():
     robotics = {name for name, suite, _ in environments() if suite == "robotics"}
     assert "FetchReach-v4" in robotics and robotics <= set(known_ids())
     assert not {"FetchReach-v1", "Hopper-v2", "rl/AntMaze-"} & {*listed, *known_ids()}
+
+
+def test_an_env_whose_package_finds_another_version_says_so(monkeypatch):
+    def broken(**kwargs):
+        raise ValueError("could not broadcast input array from shape (11,) into shape (12,)")
+
+    pinned = "metaworld 3.1.1 needs mujoco==3.3.0, and 3.17.0 is installed"
+    gymnasium.register("Pinned-v0", broken)
+    monkeypatch.setattr(registry, "misfit", lambda package: pinned)
+    try:
+        with pytest.raises(EnvError, match=r"Pinned-v0 cannot be made: metaworld .* needs mujoco"):
+            registry.gym_make("Pinned-v0", {})
+    finally:
+        gymnasium.registry.pop("Pinned-v0")

@@ -180,3 +180,8 @@ def test_the_library_of_a_row_is_the_longest_that_fits() -> None:
 def test_the_table_needs_no_torch() -> None:
     code = "import sys; from rl_lightning.runs.config import aliases; aliases.table(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_an_option_of_the_same_name_is_whose_it_is() -> None:
+    line = advice("data.buffer", Place({"data": "OfflineData"}))
+    assert line.startswith("; data.buffer is an option of OnlineData") and "word" not in line

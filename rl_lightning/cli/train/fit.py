@@ -30,8 +30,8 @@ def fit(words: list[str]) -> int:
       --seeds 0-4 | 1,2,5     one run per seed, as a group; mean and interval at the end
       --jobs N                how many of them at a time (default 1)
       --debug                 seconds: tiny sizes and networks, anomaly detection, checks, trace, profile; tracebacks
-      --dry_run               resolved config, shapes, memory, parameters, and the time from a probe of seconds
-      --print_config          the resolved config as YAML; trains nothing
+      --dry_run               own settings, shapes, memory, parameters, and the time from a probe of seconds
+      --print_config          the resolved config as YAML, what differs from the defaults first; trains nothing
       --render human          watch it, where there is a display
       --ckpt_path RUN|PATH    start from a checkpoint, an artifact or a run
       --resume_mode MODE      exact (default), warm_start (weights), warm_start_optimizer (weights and optimizers)

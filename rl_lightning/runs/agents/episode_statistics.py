@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rl_lightning.functional.score_statistics import bootstrap_interval, iqm, mean, std
-from rl_lightning.io.text import number
+from rl_lightning.io.score_counts import is_few
+from rl_lightning.io.text import counted, number
 from rl_lightning.rollout.evaluate import extra_means
 
 
@@ -28,14 +29,16 @@ def episode_statistics(episodes: Sequence[Any]) -> dict[str, Any]:
 def statistics_text(title: str, episodes: Sequence[Any]) -> str:
     """The same in four lines."""
     numbers = episode_statistics(episodes)
-    interval = f"{numbers['low']:.2f} to {numbers['high']:.2f}"
+    few = is_few(len(episodes))  # an interval would promise too much
+    returns = ", ".join(f"{episode.episode_return:.2f}" for episode in episodes)
+    interval = f"95% interval {numbers['low']:.2f} to {numbers['high']:.2f}"
     extra = [f"{key} {number(value)}" for key, value in extra_means(episodes).items()]
     if "cut" in numbers:
         extra.append(f"{numbers['cut']} of {len(episodes)} episodes cut (--eval_max_steps)")
     return "\n".join(
         [
-            f"{title} · {len(episodes)} episodes",
-            f"return  mean {numbers['mean']:.2f}  IQM {numbers['iqm']:.2f}  95% interval {interval}",
+            f"{title} · {counted(len(episodes), 'episode')}",
+            f"return  mean {numbers['mean']:.2f}  IQM {numbers['iqm']:.2f}  {f'of {returns}' if few else interval}",
             f"        std {numbers['std']:.2f}  min {numbers['min']:.2f}  max {numbers['max']:.2f}",
             "length  " + "  ".join([f"mean {numbers['length']:.1f}", *extra]),
         ]

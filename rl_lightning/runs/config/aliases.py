@@ -176,6 +176,8 @@ def _sentence(libraries: str, row: Alias, owners: str) -> str:
     if row.ours == NONE:
         reason = "" if row.note == "no counterpart" else f": {row.note}"
         return f"; {libraries}'s word has no counterpart{reason}"
+    if _spelled(row.theirs) == row.ours.rpartition(".")[2] and owners:
+        return f"; {row.ours} is an option{owners}"
     flag = "" if owners or row.ours.split(".")[0] not in TOP else f": --{row.ours}"
     return f"; {libraries}'s word for {row.ours}{owners}{flag}{note}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
@@ -18,14 +19,14 @@ RUN_CAPS = {
 }  # fmt: skip
 ALWAYS = ("eval_every", "eval_max_steps")  # also where the config has none
 DATA_CAPS = {
-    "num_envs": 2, "rollout_steps": 32, "batch_size": 4, "minibatch_size": 32, "sequence_length": 4, "burn_in": 2,
-    "learning_starts": 64, "pretrain": 2, "train_every": 64, "train_ratio": 16.0, "utd_ratio": 1.0, "n_epochs": 2,
+    "num_envs": 2, "rollout_steps": 8, "batch_size": 2, "minibatch_size": 16, "sequence_length": 4, "burn_in": 2,
+    "learning_starts": 64, "pretrain": 2, "train_every": 64, "train_ratio": 8.0, "utd_ratio": 1.0, "n_epochs": 2,
     "updates_per_block": 2, "steps_per_block": 50, "capacity": 2000,
     "rollout_batch_size": 500, "rollout_freq": 25, "rollout_length": 5,
 }  # fmt: skip
 PLAN_CAPS = {
     "horizon": 3, "num_samples": 16, "num_elites": 4, "iterations": 2, "num_pi_trajs": 4,
-    "popsize": 8, "num_rollouts": 4, "reevaluate_rollouts": 4, "max_steps": 50,
+    "popsize": 4, "num_rollouts": 2, "reevaluate_rollouts": 2, "num_workers": 2, "max_steps": 50,
 }  # fmt: skip
 WINDOW = 8  # actions of a window that a policy draws whole, or steps of a simulated env
 EPISODE = 30  # steps, so that there are whole ones
@@ -110,8 +111,12 @@ def has_foreign_weights(config: Any) -> bool:
     """Whether the run begins with weights that were not made under --debug too, in the same pipeline."""
     arguments = config.model.get("init_args") or {}
     names = [config.ckpt_path, *(value for key, value in arguments.items() if key.startswith("init_"))]
-    own = os.environ.get("RL_RUN_DIR", "\0")
-    return any(isinstance(name, str) and not name.startswith(own) for name in names)
+    own = os.environ.get("RL_RUN_DIR")
+    return any(isinstance(name, str) and not (own and is_within(name, own)) for name in names)
+
+
+def is_within(name: str, folder: str) -> bool:
+    return Path(name).resolve().is_relative_to(Path(folder).resolve())
 
 
 def phases_of(config: Any) -> list[dict[str, Any]]:

@@ -2,64 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import yaml
 
 from rl_lightning.datamodules.sequence_data import SequenceData
 from rl_lightning.errors import ConfigError
-from rl_lightning.io.text import file_size, short
-from rl_lightning.redaction import redact
+from rl_lightning.io.text import clock_time, file_size, short
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import find
+from rl_lightning.runs.engine.own_settings import own_lines
+from rl_lightning.runs.engine.throughput_probe import estimate
 
 
-def describe(cli: RLCLI, names: list[str], probe: bool = True) -> str:
-    """The resolved config, then the shapes, parameters and memory that follow from it, and how long it would take.
+def describe(cli: RLCLI, names: list[str]) -> str:
+    """What differs from the defaults, the shapes, parameters and memory that follow, and how long it would take.
 
     Args:
         cli: Parsed.
         names: Of the configs; the first one's header is shown.
-        probe: Train for a few seconds in memory, to tell the time; else the time is left out.
     """
-    try:
-        cli.build(meta=True)  # weights of any size, no memory
-    except (NotImplementedError, RuntimeError):  # a network that computes with its weights while it is made
-        cli.build()
-    spec, data, model = cli.datamodule.spec, cli.datamodule, cli.model
-    lines = [yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip(), ""]
+    lines = ["settings that differ from the defaults (all of them: --print_config)"]
+    lines += [f"  {line}" for line in own_lines(cli)] + [""]
+    build_shapes(cli)
+    spec, model = cli.datamodule.spec, cli.model
     lines.append(f"observation  {list(spec.obs_shape)} {spec.obs_dtype}")
-    sizes = " x ".join(map(str, spec.action_sizes or ()))
-    shape = f"{list(spec.action_shape)}" if spec.action_kind == "continuous" else f"of {sizes}"
-    lines.append(f"action       {spec.action_kind.replace('_', '-')} {shape}")
+    lines.append(f"action       {action_of(spec)}")
     for name, child in model.named_children():
         count = sum(weight.numel() for weight in child.parameters())
         if count:
             lines.append(f"parameters   {short(count):>7}  {name}")
     total = sum(weight.numel() for weight in model.parameters())
     lines.append(f"parameters   {short(total):>7}  in all, {file_size(4 * total)} in fp32")
-    lines += buffer_lines(data)
-    run = cli.config.run
-    lines.append(f"budget       env_steps {run.env_steps}, updates {run.updates}, max_hours {run.max_hours}")
+    rows = buffer_rows(cli.datamodule)
+    lines += [f"buffer       {short(rows.capacity)} rows, {file_size(rows.size)}"] if rows else []
+    lines.append(f"budget       {budget_of(cli)}")
     note = header_of(names)
     lines += [f"shipped as   {note}"] if note else []
-    if probe:
-        from rl_lightning.runs.engine.throughput_probe import estimate
-
-        lines.append(f"time         {estimate(cli)}")
+    lines.append(f"time         {estimate(cli).line}")
     return "\n".join([*lines, "nothing was trained, nothing is left behind"])
 
 
-def buffer_lines(data: Any) -> list[str]:
-    """Memory of the replay buffer, made for a moment: pages that are never written cost nothing."""
+def build_shapes(cli: RLCLI) -> None:
+    """Data and model; weights of any size take no memory."""
+    try:
+        cli.build(meta=True)
+    except (NotImplementedError, RuntimeError):  # a network that computes with its weights while it is made
+        cli.build()
+
+
+def action_of(spec: Any) -> str:
+    """continuous [2], discrete of 4, multi-discrete of 3 x 2."""
+    sizes = " x ".join(map(str, spec.action_sizes or ()))
+    shape = f"{list(spec.action_shape)}" if spec.action_kind == "continuous" else f"of {sizes}"
+    return f"{spec.action_kind.replace('_', '-')} {shape}"
+
+
+def budget_of(cli: RLCLI) -> str:
+    """200k env steps, 5000 updates, at most 2:00:00; whichever is spent first."""
+    run = cli.config.run
+    counts = [(run.env_steps, "env steps"), (run.updates, "updates")]
+    parts = [f"{short(amount)} {unit}" for amount, unit in counts if amount]
+    parts += [f"at most {clock_time(3600 * run.max_hours)}"] if run.max_hours is not None else []
+    return " or ".join(parts) or "until its phases end"
+
+
+class BufferSize(NamedTuple):
+    """What a replay buffer holds, and its bytes."""
+
+    capacity: int
+    size: int
+
+
+def buffer_rows(data: Any) -> BufferSize | None:
+    """Of the replay buffer, made for a moment: pages that are never written cost nothing."""
     factory = vars(data).get("buffer_factory")
     if factory is None:
-        return []
+        return None
     windows = (data.sequence_length, 0) if isinstance(data, SequenceData) else ()
     buffer = factory(data.spec, data.num_envs, *windows)
-    return [f"buffer       {short(buffer.capacity)} rows, {size_of(buffer) / 2**20:.0f} MB"]
+    return BufferSize(buffer.capacity, size_of(buffer))
 
 
 def size_of(value: Any) -> int:

@@ -273,7 +273,8 @@ class FitSession:
             whole = self.run.folder.parent
             name = name if whole.resolve() == logs_root().resolve() else whole.name
             return f"stopped after {done}; continue with: rl resume {name}"
-        name = name if self.run.folder.parent == logs_root() else str(self.run.folder)
+        above, root = self.run.folder.resolve(), logs_root().resolve()
+        name = str(above.relative_to(root)) if above.is_relative_to(root) else str(self.run.folder)
         on_rows = self.cli.model.evaluated_on == "rows"
         verbs = ("play", "plot", "test") if self.plays else ("plot", "test") if on_rows else ("plot",)
         following = " · ".join(f"rl {verb} {name}" for verb in verbs)

@@ -56,7 +56,7 @@ def start_from(source: str | None, mode: str, reset_lr: bool = False) -> RunStar
 def _generation(path: Path) -> Path:
     folder = path.parent if path.is_file() else path
     if not (folder / "meta.json").is_file():
-        if not (folder / "checkpoints").is_dir():
+        if path.is_file() or not (folder / "checkpoints").is_dir():
             raise ResumeError(
                 f"{path} is not a checkpoint to resume exactly from; use --resume_mode warm_start for its weights alone"
             )

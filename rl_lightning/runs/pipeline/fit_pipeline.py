@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,12 +83,24 @@ def check_begun(request: Request, name: str | None, stem: str) -> None:
 
 
 def show_pipeline(config: Config, request: Request, names: list[str], sizes: bool) -> int:
-    """Every stage, resolved; with `sizes` as shapes and bytes."""
+    """Every stage, resolved; with `sizes` in one screen, with the time it takes."""
     import_packages(request)
     pipeline, flags = override(inline(config, find(names[0]).parent), request)
     jobs = make_plan(pipeline, check_stage_config)
     note_reach(jobs, pipeline, flags)
-    return show(jobs, request, flags, sizes)
+
+    def parse(job: Job, places: Mapping[str, str]) -> RLCLI:
+        return parsed_stage(job, places, request, flags, {})
+
+    if sizes:
+        from rl_lightning.runs.pipeline.show_stages import show_overview
+
+        show_overview(jobs, parse, names, say)
+    else:
+        from rl_lightning.runs.pipeline.show_stages import show_settings
+
+        show_settings(jobs, parse, say)
+    return 0
 
 
 def resume_pipeline(run: Run, config: Config, request: Request) -> int:
@@ -125,6 +137,7 @@ def check_stage_config(name: str) -> Config:
 def override(config: Config, request: Request) -> tuple[Config, dict[str, list[str]]]:
     """Applies --stages.NAME.inputs.KEY; returns the flags of each stage, those for all under ''."""
     flags: dict[str, list[str]] = {"": []}
+    given: list[tuple[Config, str, Any]] = []
     stages = {stage.get("name"): stage for stage in config["stages"] if isinstance(stage, dict)}
     for flag in request.overrides:
         key, _, value = flag[2:].partition("=")
@@ -139,49 +152,50 @@ def override(config: Config, request: Request) -> tuple[Config, dict[str, list[s
             )
         stage, dotted = stages[rest[0]], ".".join(rest[1:])
         if rest[1] == "inputs":
-            stage["inputs"] = {**(stage.get("inputs") or {}), ".".join(rest[2:]): yaml.safe_load(value)}
+            given.append((stage, ".".join(rest[2:]), yaml.safe_load(value)))
         elif rest[1] in ("artifact", "once", "warm_start", "skip"):
             set_key(stage, dotted, yaml.safe_load(value))
         else:
             flags.setdefault(rest[0], []).append(f"--{dotted}={value}")
+    left_out = [name for name, stage in stages.items() if stage.get("skip")]
+    for stage, dotted, source in given:
+        is_run = source in left_out and (logs_root() / source).is_dir()  # one that is called like the stage
+        source = str(logs_root() / source) if is_run else source
+        stage["inputs"] = {**(stage.get("inputs") or {}), dotted: source}
     return config, flags
 
 
-def show(jobs: list[Job], request: Request, flags: dict[str, list[str]], sizes: bool) -> int:
-    from rl_lightning.runs.engine.dry_run import describe
-
-    for job, cli in parsed_stages(jobs, request, flags, {}):
-        print(f"# stage {job.key}" + "".join(f" · {key} from {source}" for key, source in job.inputs.items()))
-        plain = yaml.safe_dump(redact(cli.plain()), sort_keys=False).rstrip()
-        print((describe(cli, [], probe=not job.inputs) if sizes else plain) + "\n")
-    return 0
+def say(text: str) -> None:
+    if is_first():
+        print(text, flush=True)
 
 
-def parsed_stages(
-    jobs: list[Job], request: Request, flags: dict[str, list[str]], objects: Objects
-) -> Iterator[tuple[Job, RLCLI]]:
-    """Each stage once: a later cycle differs in its budget and its artifacts alone."""
-    first: dict[str, Job] = {}
-    for job in jobs:
-        first.setdefault(job.stage, job)
-    for job in first.values():
-        config = copy.deepcopy(job.config)
-        for dotted, source in job.inputs.items():
-            set_key(config, dotted, f"artifact of {source}")
-        yield job, parse_config(config, stage_request(request, job, flags, objects))
+def parsed_stage(
+    job: Job, places: Mapping[str, str], request: Request, flags: dict[str, list[str]], objects: Objects
+) -> RLCLI:
+    """A stage with something in the place of each artifact that it takes."""
+    config = copy.deepcopy(job.config)
+    for dotted, place in places.items():
+        set_key(config, dotted, place)
+    return parse_config(config, stage_request(request, job, flags, objects))
 
 
 def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]], objects: Objects) -> None:
     """Refuses what the last stage would refuse before the first one has run for hours."""
     from rl_lightning.envs.registry import find_suite
-    from rl_lightning.runs.config.places import check_places
+    from rl_lightning.runs.config.places import check_artifacts, check_places
 
     keys = {job.key for job in jobs}
     for source in {source for job in jobs for source in job.inputs.values()} - keys:
         locate_artifact(source)
-    for _, cli in parsed_stages(jobs, request, flags, objects):
+    for job in {
+        job.stage: job for job in reversed(jobs)
+    }.values():  # a later cycle differs in its artifacts alone
+        places = {dotted: f"artifact of {source}" for dotted, source in job.inputs.items()}
+        cli = parsed_stage(job, places, request, flags, objects)
         cli.refuse_redacted()
         check_places(cli.config.trainer, cli.flags)
+        check_artifacts(cli.config, job.stage)
         env = cli.data_arguments().get("env")
         if env is not None and env.id:
             find_suite(env.id)
@@ -223,10 +237,6 @@ def run_jobs(
         return fit_stage(
             Run(folder), config, stage_request(request, job, flags, objects), before, title, job.artifact
         )
-
-    def say(text: str) -> None:
-        if is_first():
-            print(text, flush=True)
 
     pipeline = Pipeline(run.folder, jobs, fit, find_checkpoint, say, artifacts_dir(), is_first())
     ledger_before = read_text(run.folder / "pipeline.json")

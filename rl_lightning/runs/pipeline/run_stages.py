@@ -11,7 +11,7 @@ from typing import Any
 
 from rl_lightning import distributed
 from rl_lightning.errors import ConfigError, RLError, StageError
-from rl_lightning.io.artifact_place import ArtifactPlace, locate_artifact
+from rl_lightning.io.artifact_place import ArtifactPlace, find_artifact, locate_artifact
 from rl_lightning.runs.pipeline.ledger import Ledger
 from rl_lightning.runs.pipeline.plan import Job, select_jobs, set_key
 from rl_lightning.runs.pipeline.stage_artifact import link_artifact, read_artifact, write_artifact
@@ -113,21 +113,21 @@ class Pipeline:
                 f"stage {job.key} was finished with another config: its artifact is stale. {again}"
             )
         for dotted, source in job.inputs.items():
-            if entry.get("inputs", {}).get(dotted) != self._artifact_hash(source):
+            if entry.get("inputs", {}).get(dotted) != self._artifact_hash(source, dotted):
                 raise ConfigError(
                     f"stage {job.key} was made from another {dotted}: its artifact is stale. {again}"
                 )
         read_artifact(self.folder / job.key / "artifact")
         return True
 
-    def _artifact(self, source: str) -> Path:
+    def _artifact(self, source: str, dotted: str = "") -> Path:
         inside = self.folder / source / "artifact"
         if any(source == job.key for job in self.jobs):
             return inside
-        return locate_artifact(source).path.resolve()
+        return outside_artifact(source, dotted).path.resolve()
 
-    def _artifact_hash(self, source: str) -> str:
-        place = self._artifact(source)
+    def _artifact_hash(self, source: str, dotted: str) -> str:
+        place = self._artifact(source, dotted)
         if not place.is_file():
             read_artifact(place)  # whole, or refused
         return ArtifactPlace(place, place).digest
@@ -136,8 +136,8 @@ class Pipeline:
         folder = self.folder / job.key
         config, inputs = copy.deepcopy(job.config), {}
         for dotted, source in job.inputs.items():
-            inputs[dotted] = self._artifact_hash(source)
-            set_key(config, dotted, str(self._artifact(source)))
+            inputs[dotted] = self._artifact_hash(source, dotted)
+            set_key(config, dotted, str(self._artifact(source, dotted)))
         before = self._artifact(job.warm_start_from) if job.warm_start_from else None
         self._check_begun(job, inputs)
         if self.first:
@@ -151,8 +151,8 @@ class Pipeline:
         except RLError as error:
             if self.first:
                 self.ledger.set(job.key, status="failed", error=str(error).splitlines()[0])
-            go_on = f"the stages before it are kept. Go on with: rl resume {self.folder.name}"
-            failure = StageError(f"stage {job.key} failed: {error}\n{go_on}")
+            advice = f"the stages before it are kept; resume with: rl resume {self.folder.name}"
+            failure = StageError(f"stage {job.key} failed: {error}\n{advice}")
             failure.exit_code = error.exit_code
             raise failure from error
         if self.first:
@@ -167,7 +167,7 @@ class Pipeline:
             return
         if entry.get("identity", job.identity()) != job.identity() or entry.get("inputs", inputs) != inputs:
             raise ConfigError(
-                f"stage {job.key} was begun with another config or from other artifacts. Go on as it began with: "
+                f"stage {job.key} was begun with another config or from other artifacts. Resume it as it began with: "
                 f"rl resume {self.folder.name}\nor begin it again with: --from {job.key}"
             )
 
@@ -178,6 +178,12 @@ class Pipeline:
         self.ledger.set(job.key, status="done", artifact=f"{job.key}/artifact", sha256=digest)
         if self.shelf is not None:
             link_artifact(folder / "artifact", self.shelf, f"{self.folder.name}-{job.key}", digest)
+
+
+def outside_artifact(source: str, dotted: str) -> ArtifactPlace:
+    """An artifact that no stage of this pipeline made; of another pipeline, the last that fits the key it is for."""
+    wanted = dotted.rpartition(".")[2].removesuffix("_from").removeprefix("init_")
+    return find_artifact(source, wanted) or locate_artifact(source)
 
 
 def _hours(seconds: float) -> str:

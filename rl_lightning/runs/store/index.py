@@ -23,7 +23,7 @@ from rl_lightning.runs.store.run_folder import RECORD, Run, alive, logs_root
 FILE = ".index.sqlite"
 VERSION = 1
 PARTS = ("record", "config", "metrics")
-OUTCOME = ("env", "data", "seed", "env_step", "update", "best", "best_at", "last10")
+OUTCOME = ("env", "data", "seed", "env_step", "update", "best", "best_at", "last10", "last10_of")
 _TABLE = "CREATE TABLE IF NOT EXISTS {} (name BLOB PRIMARY KEY, stamp TEXT, value TEXT)"
 
 

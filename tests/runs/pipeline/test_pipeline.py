@@ -26,7 +26,13 @@ def test_two_stages(logs: Path, shelf: Path, rl: Rl) -> None:
     )
     assert "lr: 0.01" in shown.out and shown.out.count("seed_everything: 5") == 2
     dry = rl("fit", "--config", config, "--dry_run")
-    assert dry.code == 0 and dry.out.count("# stage") == 2 and not any(logs.iterdir())
+    assert (
+        dry.code == 0 and "\ntrain  PPO" in dry.out and "\ntune   PPO" in dry.out and not any(logs.iterdir())
+    )
+    assert "in all about" in dry.out and "without" not in dry.out, (
+        "the second takes what the first's probe left"
+    )
+    assert len(dry.out.splitlines()) < 24 and max(map(len, dry.out.splitlines())) <= 80
 
     done = rl("fit", "--config", config)
     assert done.code == 0, done.err
@@ -136,7 +142,7 @@ def test_a_failing_stage_leaves_the_artifacts_before_it(logs: Path, rl: Rl) -> N
     done = rl("fit", "--config", pipeline(logs.parent, TRAIN, broken))
     assert done.code == 4, done.err
     assert "stage tune failed: the weights do not fit this model" in done.err
-    assert "the stages before it are kept. Go on with: rl resume pipe" in done.err
+    assert "the stages before it are kept; resume with: rl resume pipe" in done.err
     run = logs / "pipe"
     assert ledger(run)["train"]["status"] == "done" and ledger(run)["tune"]["status"] == "failed"
     read_artifact(run / "train" / "artifact")

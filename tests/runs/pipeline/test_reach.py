@@ -1,5 +1,6 @@
 """What is laid over a pipeline reaches the stages that have it, or is refused; and what an artifact is called."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from runs.pipeline.support import REPLAY, SHORT, TRAIN, TUNE, pipeline
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.pipeline.plan import make_plan
+from rl_lightning.runs.pipeline.run_stages import outside_artifact
 
 
 def plan(*names: str) -> dict[str, dict[str, Any]]:
@@ -114,3 +116,35 @@ def test_an_artifact_has_one_name_everywhere(logs: Path, tmp_path: Path, rl: Rl)
     assert done.code == 0, done.err
     missing = rl("fit", "--config", path, "--name", "no", "--stages.tune.inputs.ckpt_path", "p0/tun")
     assert missing.code == 4 and "neither a path nor a run" in missing.err and not (logs / "no").exists()
+
+
+def test_a_run_called_like_the_stage_that_is_left_out(logs: Path, tmp_path: Path, rl: Rl) -> None:
+    path = pipeline(tmp_path, TRAIN, TUNE)
+    config = {**PPO, "run": {**SHORT, "name": "train"}}
+    (tmp_path / "alone.yaml").write_text(yaml.safe_dump(config))
+    assert rl("fit", "--config", "./alone.yaml").code == 0
+    refused = rl("fit", "--config", path, "--stages.train.skip", "true")
+    assert refused.code == 2 and "which is skipped" in refused.err, "nobody named the run"
+    named = ("--stages.train.skip", "true", "--stages.tune.inputs.ckpt_path", "train")
+    done = rl("fit", "--config", path, *named)
+    assert done.code == 0, done.err
+
+
+def test_of_another_pipeline_the_artifact_that_fits_is_taken(tmp_path: Path, logs: Path) -> None:
+    stages = {"dynamics": {"dynamics": {}}, "policy": {"policy": {}}}
+    for stage, exports in stages.items():
+        (logs / "other" / stage / "artifact").mkdir(parents=True)
+        about = {"exports": exports}
+        (logs / "other" / stage / "artifact" / "artifact.json").write_text(json.dumps(about))
+    (logs / "other" / "pipeline.json").write_text(json.dumps({"jobs": {stage: {} for stage in stages}}))
+    for dotted in ("data.init_args.dynamics", "model.init_args.init_policy", "model.init_args.policy_from"):
+        stage = "dynamics" if "dynamics" in dotted else "policy"
+        assert outside_artifact("other", dotted).path == logs / "other" / stage / "artifact"
+
+
+def test_what_a_stage_takes_is_named_before_anything_runs(rl: Rl, logs: Path) -> None:
+    alone = rl("fit", "--config", "fqe/hopper-medium")
+    assert alone.code == 2 and "name it: --model.policy_from RUN" in alone.err
+    taken_away = rl("fit", "--config", "gormpo/demo", "--stages.mbpo.inputs.data.dynamics", "null")
+    assert taken_away.code == 2 and "--stages.mbpo.inputs.data.dynamics RUN" in taken_away.err
+    assert not any(logs.iterdir())

@@ -25,21 +25,21 @@ def changed(settings: dict[str, Any], shipped: dict[str, Any]) -> dict[str, tupl
         if key in INCIDENTAL or (key.startswith(IGNORED) and key not in below):
             continue
         if key in below:
-            if not _same(below[key], value):
+            if not same(below[key], value):
                 changes[key] = (below[key], value)
         else:
-            known, default = _default(key, settings)
-            if known and not _same(default, value):
+            known, default = default_of(key, settings)
+            if known and not same(default, value):
                 changes[key] = (default, value)
     return changes
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
     empty = ("None", "[]", "{}", "")
     return bool(a == b) or str(a) == str(b) or (str(a) in empty and str(b) in empty)
 
 
-def _default(key: str, settings: dict[str, Any]) -> tuple[bool, Any]:
+def default_of(key: str, settings: dict[str, Any]) -> tuple[bool, Any]:
     """Whether a default is known, and which: that of the class which the setting is an argument of."""
     owner, _, name = key.rpartition(".")
     path = settings.get(f"{owner}.class_path") or GROUPS.get(owner) or {"data.env": "EnvConfig"}.get(owner)
