@@ -13,7 +13,6 @@ from rl_lightning.io.nearness import nearest
 
 Artifact = str | Path  # what names one: a run, RUN/STAGE, or a path to any of its folders or files
 ABOUT, FRAMES = "artifact.json", "frames.json"
-NOT_GIVEN = "give/an/artifact"  # stands in the configs of stages that take one
 
 
 def logs_root() -> Path:

@@ -1,4 +1,4 @@
-"""Places that a config names: what it writes goes into the run's folder, and the artifacts it takes are given."""
+"""Where the loggers, the profiler and the callbacks of a config may write: into the run's folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.profilers import Profiler
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.io.artifact_place import NOT_GIVEN
 
 LATE = {"logger": Logger | list[Logger] | bool | None, "profiler": Profiler | str | None}
 FOLDERS = (
@@ -38,20 +37,6 @@ def check_places(trainer: Mapping[str, Any], flags: list[str]) -> None:
                 f"trainer.{key} is {value}: a config writes into the run's folder alone. If you trust it, say so "
                 f"yourself: --trainer.{key.replace('.init_args', '')} {value}"
             )
-
-
-def check_artifacts(settings: Mapping[str, Any], stage: str = "") -> None:
-    """Refuses a stage that takes an artifact, and none is named.
-
-    Args:
-        settings: The model's and the data's, by those two names.
-        stage: Of a pipeline.
-    """
-    for key, value in _texts({name: settings.get(name) for name in ("model", "data")}):
-        if value == NOT_GIVEN:
-            short = key.replace(".init_args", "")
-            flag = f"--stages.{stage}.inputs.{short}" if stage else f"--{short}"
-            raise ConfigError(f"{short} takes what another run has made; name it: {flag} RUN")
 
 
 def outside(text: str) -> bool:

@@ -34,12 +34,11 @@ def train(
     started: Callable[[], None] | None = None,
 ) -> Ended:
     """Builds, trains and closes the run's record, whatever happens."""
-    from rl_lightning.runs.config.places import check_artifacts, check_places
+    from rl_lightning.runs.config.places import check_places
     from rl_lightning.runs.engine.fit_session import FitSession, debug_monitor
     from rl_lightning.runs.pipeline.stage_artifact import leave_artifact
 
     check_places(cli.config.trainer, cli.flags)
-    check_artifacts(cli.config)
     saved = cli.plain()
     if request.render:
         watch(cli, request.render)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -177,13 +178,19 @@ def parsed_stage(
     config = copy.deepcopy(job.config)
     for dotted, place in places.items():
         set_key(config, dotted, place)
-    return parse_config(config, stage_request(request, job, flags, objects))
+    try:
+        return parse_config(config, stage_request(request, job, flags, objects))
+    except ConfigError as error:
+        asked = re.sub(r"--((?:model|data)\.\S+) RUN", rf"--stages.{job.stage}.inputs.\1 RUN", str(error))
+        if asked == str(error):
+            raise
+        raise ConfigError(f"stage {job.stage}: {asked}") from error
 
 
 def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]], objects: Objects) -> None:
     """Refuses what the last stage would refuse before the first one has run for hours."""
     from rl_lightning.envs.registry import find_suite
-    from rl_lightning.runs.config.places import check_artifacts, check_places
+    from rl_lightning.runs.config.places import check_places
 
     keys = {job.key for job in jobs}
     for source in {source for job in jobs for source in job.inputs.values()} - keys:
@@ -195,7 +202,6 @@ def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]],
         cli = parsed_stage(job, places, request, flags, objects)
         cli.refuse_redacted()
         check_places(cli.config.trainer, cli.flags)
-        check_artifacts(cli.config, job.stage)
         env = cli.data_arguments().get("env")
         if env is not None and env.id:
             find_suite(env.id)
