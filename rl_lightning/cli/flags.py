@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.runs.config.aliases import Place, advice, named_classes, short_flag, verb_advice
+from rl_lightning.runs.config.catalog import argument_names
 from rl_lightning.runs.config.flags.bare_flags import needs_value
 from rl_lightning.runs.config.keys import GROUPS, TOP
 from rl_lightning.runs.request import Request
@@ -213,8 +214,21 @@ def _refusal(name: str, own: set[str], parsed: ParsedArgs | None, command: str) 
     if parsed is None:
         hint = verb_advice(name, command, own) or did_you_mean(name, sorted(own))
     else:
-        hint = advice(name, Place(known_classes(parsed))) or did_you_mean(name, sorted(own | {*SHORT, *TOP}))
+        classes = known_classes(parsed)
+        hint = (
+            _dotted(name, classes)
+            or advice(name, Place(classes))
+            or did_you_mean(name, sorted(own | {*SHORT, *TOP}))
+        )
     return f"rl {command} has no option '--{name}'{hint or f'; see: rl {command} --help'}"
+
+
+def _dotted(name: str, classes: dict[str, str]) -> str:
+    """ "; it is --model.lr": an option of the config's own classes, without the group it stands in."""
+    groups = [
+        group for group, cls in sorted(classes.items()) if name.replace("-", "_") in argument_names(cls)
+    ]
+    return f"; it is --{groups[0]}.{word}" if len(groups) == 1 else ""
 
 
 def seed_list(text: str) -> list[int]:

@@ -18,6 +18,12 @@ from .conftest import Rl
 CASES = [
     (["--model.lrr", "3"], "PPO has no option 'lrr'; did you mean 'lr'?"),
     (["--model.lr", "abc"], "model.lr: expected float, got abc"),
+    (["--lr", "1e-3"], "rl fit has no option '--lr'; it is --model.lr"),
+    (
+        ["--model.optimizer", "Nope"],
+        "there is no class 'Nope'; choose Adafactor, Adam, AdamW, LaProp, RMSprop, SGD",
+    ),
+    (["--model.network", "GRU"], "model.network: no class of ours is called 'GRU'; torch's is torch.nn.GRU"),
     (["--model.lr", "-1"], "model.lr is -1.0; it must not be negative"),
     (["--model.gamma", "1.5"], "model.gamma is 1.5; it lies between 0 and 1"),
     (["--model.max_grad_norm", "-1"], "model.max_grad_norm is -1.0; it must be above 0"),

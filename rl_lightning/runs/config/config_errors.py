@@ -186,9 +186,30 @@ def _unknown_class(match: re.Match[str], leaf: Leaf, known: Known) -> str:
             entry.name for entry in (catalog.algorithms() if key == "model" else catalog.data_modules())
         ]
     else:
-        choices = list(catalog.registry())
-    hint = did_you_mean(name, choices) + " (a class of your own needs --import PACKAGE)"
-    return f"{_at(leaf)}there is no class '{name}'{hint}"
+        choices = _fitting(leaf) or list(catalog.registry())
+    hint = did_you_mean(name, choices) or _listing(choices)
+    return f"{_at(leaf)}there is no class '{name}'{hint} (a class of your own needs --import PACKAGE)"
+
+
+def _fitting(leaf: Leaf) -> list[str]:
+    """Our classes that an argument may be."""
+    holder = catalog.find(leaf.holder or leaf.owner)
+    options = catalog.all_options(holder) if holder and leaf.path else []
+    types = [option.type for option in options if option.name == leaf.path[-1]]
+    kinds = [kind for annotation in types for kind in catalog.kinds_in(annotation)]
+    fitting = {entry.name for kind in kinds for entry in catalog.kind_of(kind) if entry.name not in kinds}
+    return sorted(fitting)
+
+
+def _listing(choices: list[str]) -> str:
+    return f"; choose {', '.join(choices)}" if 1 < len(choices) <= 8 else ""
+
+
+def _ambiguous(match: re.Match[str], leaf: Leaf, known: Known) -> str:
+    name, paths = match.group(1), match.group(2).split(", ")
+    ours = _fitting(leaf)
+    hint = did_you_mean(name, ours) or _listing(ours)
+    return f"{_at(leaf)}no class of ours is called '{name}'{hint}; torch's is {paths[0].rstrip('.')}"
 
 
 def _wrong_class(match: re.Match[str], leaf: Leaf, known: Known) -> str:
@@ -259,6 +280,7 @@ _ANSWERS = [
     (re.compile(r"Unexpected import path format: (.+)"), _unknown_class),
     (re.compile(r"[Ii]mport path (\S+ )?does not correspond to a subclass of (\S+)"), _wrong_class),
     (re.compile(r"Expected '(\S+)' to be a subclass of <class '(\S+)'>"), _wrong_class),
+    (re.compile(r"Multiple subclasses with name (\w+)\. .*?: (.*)"), _ambiguous),
     (re.compile(r"Not a valid subclass of (\w+)"), _no_class),
     (re.compile(r"Expected an instantiatable class, but ([\w.]+) is abstract"), _no_class),
     (re.compile(r"""Unable to load config ["'](.*?)["']"""), _no_mapping),
