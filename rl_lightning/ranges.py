@@ -66,7 +66,7 @@ def ranges_of(cls: type) -> dict[str, Range]:
             hints = get_type_hints(constructor, include_extras=True) if constructor else {}
         except (NameError, TypeError, AttributeError):
             continue  # its types cannot be told here
-        ranges |= {name: found for name, hint in hints.items() if (found := _range_in(hint)) is not None}
+        ranges |= {name: own for name, hint in hints.items() if (own := _range_in(hint)) is not None}
     return ranges
 
 
@@ -74,8 +74,7 @@ def _range_in(hint: Any) -> Range | None:
     """Of a number, of one that may be null, or of each of a list."""
     if get_origin(hint) is Annotated:
         return next((extra for extra in get_args(hint)[1:] if isinstance(extra, Range)), None)
-    found = [inner for part in get_args(hint) if (inner := _range_in(part)) is not None]
-    return found[0] if found else None
+    return next((inner for part in get_args(hint) if (inner := _range_in(part)) is not None), None)
 
 
 def check_ranges_within(value: Any, key: str) -> None:

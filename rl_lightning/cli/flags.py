@@ -225,10 +225,11 @@ def _refusal(name: str, own: set[str], parsed: ParsedArgs | None, command: str) 
 
 def _dotted(name: str, classes: dict[str, str]) -> str:
     """ "; it is --model.lr": an option of the config's own classes, without the group it stands in."""
-    groups = [
-        group for group, cls in sorted(classes.items()) if name.replace("-", "_") in argument_names(cls)
-    ]
-    return f"; it is --{groups[0]}.{word}" if len(groups) == 1 else ""
+    word = name.replace("-", "_")
+    groups = [group for group, cls in sorted(classes.items()) if word in argument_names(cls)]
+    if word == "env" or len(groups) != 1:
+        return ""  # of an env its id is meant
+    return f"; it is --{groups[0]}.{word}"
 
 
 def seed_list(text: str) -> list[int]:
