@@ -4,6 +4,7 @@
 COMMANDS = {
     "fit": "rl_lightning.cli.train.fit:fit",
     "resume": "rl_lightning.cli.train.resume:resume",
+    "import": "rl_lightning.cli.train.import_agent:import_agent",
     "reproduce": "rl_lightning.cli.train.reproduce:reproduce",
     "validate": "rl_lightning.cli.agent.validate:validate",
     "test": "rl_lightning.cli.agent.test:test",

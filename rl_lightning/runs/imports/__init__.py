@@ -1,0 +1,1 @@
+"""Agents that other libraries trained, as runs of ours."""

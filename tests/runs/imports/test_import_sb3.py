@@ -1,0 +1,155 @@
+"""Agents of Stable-Baselines3 act as they did, start training, and run no code of theirs."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from resume.support import Rl
+from runs.imports import sb3_files as files
+
+import rl_lightning as rl_python
+
+PENDULUM, CARTPOLE = (
+    "Pendulum-v1",
+    "CartPole-v1",
+)  # three numbers seen, torque in [-2, 2]; four seen, two actions
+EXPERTS = Path(__file__).parents[4] / "shared" / "data" / "experts"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    torch.manual_seed(0)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def taken(rl: Rl, path: Path, env: str, name: str = "taken") -> rl_python.LoadedPolicy:
+    result = rl("import", "sb3", str(path), "--env", env, "--name", name)
+    assert result.code == 0, result.err
+    return rl_python.load(name)
+
+
+def test_ppo_acts_in_the_envs_own_units(rl: Rl, here: Path) -> None:
+    weights = files.ppo(3, 1, continuous=True, hidden=[16, 8])
+    policy = taken(rl, files.write(here / "a.zip", weights, gamma=0.9, n_steps=64, n_envs=4), PENDULUM)
+    obs = torch.randn(20, 3)
+    features = files.run(weights, "mlp_extractor.policy_net", obs, torch.tanh, final=True)
+    mean = torch.nn.functional.linear(features, weights["action_net.weight"], weights["action_net.bias"])
+    assert np.allclose(policy.act(obs.numpy()), mean.clamp(-2.0, 2.0).numpy(), atol=1e-5)
+    assert torch.allclose(policy.model.policy.log_std, weights["log_std"] - np.log(2.0))
+    value = files.run(weights, "mlp_extractor.value_net", obs, torch.tanh, final=True)
+    value = torch.nn.functional.linear(value, weights["value_net.weight"], weights["value_net.bias"])
+    own = policy.model.value(policy.model.value_torso(obs))
+    assert torch.allclose(own.reshape(-1), value.reshape(-1), atol=1e-5)
+    assert policy.model.gamma == 0.9 and policy.data.rollout_steps == 64
+
+
+def test_discrete_ppo_with_another_activation(rl: Rl, here: Path) -> None:
+    weights = files.ppo(4, 2, continuous=False, hidden=[8])
+    kwargs = {"activation_fn": "<class 'torch.nn.modules.activation.ReLU'>", ":serialized:": "x"}
+    policy = taken(rl, files.write(here / "a.zip", weights, policy_kwargs=kwargs), CARTPOLE)
+    obs = torch.randn(50, 4)
+    features = files.run(weights, "mlp_extractor.policy_net", obs, torch.relu, final=True)
+    logits = torch.nn.functional.linear(features, weights["action_net.weight"], weights["action_net.bias"])
+    assert (policy.act(obs.numpy()) == logits.argmax(-1).numpy()).all()
+
+
+def test_sac_its_critics_and_its_temperature(rl: Rl, here: Path) -> None:
+    weights = files.sac(3, 1, [16, 8])
+    path = files.write(here / "a.zip", weights, {"log_ent_coef": torch.tensor([-1.5])}, tau=0.02)
+    policy = taken(rl, path, PENDULUM)
+    obs, action = torch.randn(20, 3), torch.rand(20, 1) * 2 - 1
+    features = files.run(weights, "actor.latent_pi", obs, torch.relu, final=True)
+    mean = torch.nn.functional.linear(features, weights["actor.mu.weight"], weights["actor.mu.bias"])
+    assert np.allclose(policy.act(obs.numpy()), 2.0 * mean.tanh().numpy(), atol=1e-5)
+    for own, theirs in ((policy.model.q, "critic"), (policy.model.q_target, "critic_target")):
+        rows = torch.cat((obs, action), -1)
+        each = [files.run(weights, f"{theirs}.qf{i}", rows, torch.relu, final=False)[:, 0] for i in range(2)]
+        assert torch.allclose(own(obs, action), torch.stack(each), atol=1e-5)
+    assert policy.model.log_alpha.item() == -1.5 and policy.model.tau == 0.02
+    log_std = torch.nn.functional.linear(
+        features, weights["actor.log_std.weight"], weights["actor.log_std.bias"]
+    )
+    near = (log_std + 1.5).abs() < 0.5  # in the middle of the bounds
+    assert near.any() and torch.allclose(policy.model.actor(obs)[1][near], log_std[near], atol=0.01)
+
+
+def test_of_tqc_the_policy_is_taken(rl: Rl, here: Path) -> None:
+    path = files.write(here / "a.zip", files.sac(3, 1, [8], quantiles=25))
+    result = rl("import", "sb3", str(path), "--env", PENDULUM, "--episodes", "1")
+    assert result.code == 0 and "its critics predict quantiles" in result.out and "1 episode" in result.out
+
+
+def test_td3_and_dqn(rl: Rl, here: Path) -> None:
+    obs, weights = torch.randn(20, 3), files.td3(3, 1, [8, 8])
+    policy = taken(rl, files.write(here / "a.zip", weights), PENDULUM)
+    action = files.run(weights, "actor.mu", obs, torch.relu, final=False).tanh()
+    assert np.allclose(policy.act(obs.numpy()), 2.0 * action.numpy(), atol=1e-5)
+    obs, weights = torch.randn(50, 4), files.dqn(4, 2, [8, 8])
+    policy = taken(rl, files.write(here / "b.zip", weights), CARTPOLE, "other")
+    value = files.run(weights, "q_net.q_net", obs, torch.relu, final=False)
+    assert (policy.act(obs.numpy()) == value.argmax(-1).numpy()).all()
+
+
+def test_it_starts_training_and_is_exported(rl: Rl, here: Path) -> None:
+    path = files.write(here / "a.zip", files.ppo(4, 2, continuous=False, hidden=[64, 64]))
+    taken(rl, path, CARTPOLE)
+    warm = ("--ckpt_path", "taken", "--resume_mode", "warm_start", "--env_steps", "2000", "--name", "warm")
+    assert rl("fit", "--config", "ppo/cartpole", *warm).code == 0
+    assert rl("export", "taken", "--format", "safetensors").code == 0
+
+
+REFUSED = [
+    ({"weights": {"a": torch.zeros(1)}}, "neither PPO"),
+    (
+        {"weights": files.dqn(4, 2, [8]) | {"q_net.features_extractor.cnn.0.weight": torch.zeros(1)}},
+        "pictures",
+    ),
+    ({"weights": files.dqn(7, 2, [8])}, "was it trained on another env"),
+    ({"weights": files.dqn(4, 2, [8]), "use_sde": True}, "gSDE"),
+    ({"weights": None}, "no agent of Stable-Baselines3"),
+]
+
+
+@pytest.mark.parametrize(("what", "told"), REFUSED, ids=lambda v: v if isinstance(v, str) else "")
+def test_what_cannot_be_taken_is_told_and_leaves_no_run(rl: Rl, here: Path, what: dict, told: str) -> None:
+    path = files.write(here / "a.zip", what.pop("weights"), **what)
+    result = rl("import", "sb3", str(path), "--env", CARTPOLE)
+    assert result.code == 3 and told in result.err and len(result.err.splitlines()) <= 3
+    assert not list((here / "lightning_logs").glob("*"))
+
+
+class Hostile:
+    def __reduce__(self):
+        return (Path.touch, (Path("touched"),))
+
+
+def test_a_zip_runs_no_code(rl: Rl, here: Path) -> None:
+    content = io.BytesIO()
+    torch.save({"q_net.q_net.0.weight": Hostile()}, content)
+    with zipfile.ZipFile(here / "a.zip", "w") as file:
+        file.writestr("data", "{}")
+        file.writestr("policy.pth", content.getvalue())
+    result = rl("import", "sb3", str(here / "a.zip"), "--env", CARTPOLE)
+    assert result.code == 3 and "could run code" in result.err and not Path("touched").exists()
+
+
+def test_words_are_asked_for(rl: Rl, here: Path) -> None:
+    assert "rl import sb3 FILE.zip --env ID" in rl("import", "d3rlpy", "x").err
+    assert "which env" in rl("import", "sb3", "x.zip").err
+
+
+@pytest.mark.skipif(not EXPERTS.is_dir(), reason="no published agents in ../shared/data/experts")
+@pytest.mark.parametrize(
+    ("name", "env", "least"),
+    [("ppo-CartPole-v1", CARTPOLE, 500.0), ("sac-HalfCheetah-v3", "HalfCheetah-v5", 9000.0)],
+)
+def test_published_agents_play_as_they_are_known_to(
+    rl: Rl, here: Path, name: str, env: str, least: float
+) -> None:
+    assert taken(rl, EXPERTS / f"{name}.zip", env).evaluate(episodes=1).mean() >= least
