@@ -15,6 +15,7 @@ COMMANDS = {
     "show": "rl_lightning.cli.desk.show:show",
     "compare": "rl_lightning.cli.desk.compare:compare",
     "export": "rl_lightning.cli.desk.export:export",
+    "push": "rl_lightning.cli.desk.push:push",
     "report": "rl_lightning.cli.desk.report:report",
     "cleanup": "rl_lightning.cli.desk.cleanup:cleanup",
     "data": "rl_lightning.cli.data:data",

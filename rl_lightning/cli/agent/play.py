@@ -5,6 +5,7 @@ from __future__ import annotations
 from rl_lightning.cli.agent.named_agent import TAKES, named_agent, named_run
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.outputs import VIDEOS, note, output_file
+from rl_lightning.runs.store.hub import introduction
 
 PLAY_EPISODES = 10
 PLAY_SEED = 1000
@@ -13,12 +14,13 @@ PLAY_SEED = 1000
 def play(words: list[str]) -> int:
     """episodes, statistics and an mp4
 
-    usage: rl play RUN [options]
+    usage: rl play RUN|FOLDER|hub:USER/NAME [options]
 
     Plays a run's best checkpoint: mean, IQM and 95% interval of the return; writes an mp4 of the first episode.
 
       rl play ppo-cartpole-1 --episodes 10
       rl play ppo-cartpole-1 --render human
+      rl play hub:me/sac-hopper
 
       --checkpoint best|last|PATH   (default best)
       --episodes N                  (default 10)
@@ -40,6 +42,8 @@ def play(words: list[str]) -> int:
 
     agent = named_agent(parsed, "best", episodes)
     check_acts(agent, parsed.words[0])
+    if about := introduction(run.read()):
+        print(about)
     played = play_episodes(agent.cli.model, agent.cli.datamodule, episodes, seed, render, note)
     print(statistics_text(agent.title, played))
     if not render and not parsed.has("no_video"):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl_lightning.errors import ResumeError
 from rl_lightning.runs.config.compose import compose
 from rl_lightning.runs.config.parsing import check_imports, parse_config
+from rl_lightning.runs.pipeline.plan import set_key
 from rl_lightning.runs.pipeline.relocate_inputs import relocate_inputs
 from rl_lightning.runs.request import Request
+from rl_lightning.runs.store.hub import PACKED
 from rl_lightning.runs.store.run_folder import Run
 
 if TYPE_CHECKING:
@@ -41,7 +45,9 @@ def load_agent(
         checkpoint = run.checkpoint(request.checkpoint or which)
     base = [str(run.config_file)] if run is not None else []
     config = compose([*base, *request.overlays])
-    cli = parse_config(config if run is None else relocate_inputs(config, run.folder), request)
+    if run is not None:
+        config = unpacked(relocate_inputs(config, run.folder), run)
+    cli = parse_config(config, request)
     if episodes:
         cli.config.run.eval_episodes = episodes
     cli.build()
@@ -56,15 +62,32 @@ def load_agent(
     return LoadedAgent(cli, run, f"{name} · {type(cli.model).__name__} on {cli.datamodule.spec.env_id}")
 
 
+def unpacked(config: dict[str, Any], run: Run) -> dict[str, Any]:
+    """The config of a shared agent, with the artifacts that lie in its own folder."""
+    packed = run.read().get("packed")
+    config = copy.deepcopy(config)
+    for dotted, name in packed.items() if isinstance(packed, dict) else ():
+        if not re.fullmatch(r"[A-Za-z_][\w-]*", str(name)) or not str(dotted).startswith("model.init_args."):
+            raise ResumeError(
+                f"{run.folder}: its record packs '{name}' for '{dotted}', which is no artifact of its own"
+            )
+        set_key(config, str(dotted), str(run.folder / PACKED / name))
+    return config
+
+
 def load_weights(model: Any, path: Path) -> None:
     """Weights only: plain tensors, never code."""
     import pickle
 
     import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
 
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        weights = state["state_dict"]
+        if path.suffix == ".safetensors":
+            weights: Any = load_file(path)
+        else:
+            weights = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
     except (
         OSError,
         EOFError,
@@ -72,6 +95,7 @@ def load_weights(model: Any, path: Path) -> None:
         KeyError,
         TypeError,
         ValueError,
+        SafetensorError,
         pickle.UnpicklingError,
     ) as error:
         if isinstance(error, pickle.UnpicklingError) and "Weights only" in str(error):

@@ -13,6 +13,7 @@ from typing import Any
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.io.artifact_place import logs_root as logs_root
 from rl_lightning.io.atomic import write_json
+from rl_lightning.runs.store.hub import PREFIX, WEIGHTS, fetch
 from rl_lightning.runs.store.names import check_run_name, did_you_mean
 
 RECORD = "run.json"
@@ -61,7 +62,8 @@ class Run:
         folder = self.folder / "checkpoints"
         last = [path / "model.ckpt" for path in reversed(self.checkpoints())]
         paths = [Path(which), Path(which) / "model.ckpt", folder / which, folder / which / "model.ckpt"]
-        candidates = {"best": [folder / "best.ckpt", *last], "last": last}.get(which, paths)
+        shared = self.folder / WEIGHTS  # of an agent that somebody exported
+        candidates = {"best": [folder / "best.ckpt", *last, shared], "last": last}.get(which, paths)
         for path in candidates:
             if path.is_file():
                 return path
@@ -129,6 +131,8 @@ def resolve(run: str) -> Run:
     """A run by name or by path."""
     if "\0" in run or not run:
         raise ConfigError(f"{run!r} is not a run: give a name or a folder; see them with: rl list")
+    if run.startswith(PREFIX):
+        return Run(fetch(run))
     for folder in (logs_root() / run, Path(run)):
         if folder.is_dir() and ((folder / RECORD).exists() or (folder / "config.yaml").exists()):
             return Run(folder)
