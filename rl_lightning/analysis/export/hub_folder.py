@@ -129,11 +129,11 @@ def shared_record(agent: LoadedAgent, result: HubResult, packed: dict[str, str])
     assert agent.run is not None
     record = agent.run.read()
     words = [Path(word).name if word.startswith("/") else word for word in record.get("command") or []]
-    kept = {
+    fields = {
         key: record.get(key)
         for key in ("id", "algorithm", "env", "seed", "tags", "env_step", "update", "imports")
     }
     return {
-        **kept, "env": agent.cli.datamodule.spec.env_id, "status": "exported", "created": now(), "command": words,
+        **fields, "env": agent.cli.datamodule.spec.env_id, "status": "exported", "created": now(), "command": words,
         "versions": versions(), "torch": torch.__version__, "result": result._asdict(), "packed": packed,
     }  # fmt: skip

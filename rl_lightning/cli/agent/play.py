@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rl_lightning.cli.agent.named_agent import TAKES, named_agent, named_run
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.outputs import VIDEOS, note, output_file
@@ -26,7 +28,7 @@ def play(words: list[str]) -> int:
       --episodes N                  (default 10)
       --seed N                      first seed of the episodes (default 1000)
       --render human                show it, where there is a display, instead of writing an mp4
-      --output FILE.mp4             (default <run>/videos/play.mp4)
+      --output FILE.mp4             (default <run>/videos/play.mp4; of a shared agent ./play.mp4)
       --no_video                    statistics only
     """
     parsed = parse(words, (*TAKES, "seed"), ("no_video",), config=True, command="play")
@@ -35,14 +37,18 @@ def play(words: list[str]) -> int:
         from rl_lightning.runs.engine.fit import check_display
 
         check_display(render)
-    path = output_file(parsed.get("output"), run.folder / "videos" / "play.mp4", VIDEOS)
+    about = introduction(run.read())
+    usual = (
+        Path("play.mp4") if about else run.folder / "videos" / "play.mp4"
+    )  # others' folders stay as they are
+    path = output_file(parsed.get("output"), usual, VIDEOS)
     episodes, seed = parsed.integer("episodes", PLAY_EPISODES), parsed.integer("seed", PLAY_SEED, least=0)
     from rl_lightning.analysis.evaluation.play_agent import check_acts, film_episode, play_episodes
     from rl_lightning.runs.agents.episode_statistics import statistics_text
 
     agent = named_agent(parsed, "best", episodes)
     check_acts(agent, parsed.words[0])
-    if about := introduction(run.read()):
+    if about:
         print(about)
     played = play_episodes(agent.cli.model, agent.cli.datamodule, episodes, seed, render, note)
     print(statistics_text(agent.title, played))

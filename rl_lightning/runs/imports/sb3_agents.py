@@ -206,8 +206,8 @@ def _replay(agent: SB3Agent) -> dict[str, Any]:
 
 def _numbers(settings: dict[str, Any], **names: str) -> dict[str, Any]:
     """Our option by its name with them, where JSON has a number; schedules are pickled."""
-    found = {ours: settings.get(theirs) for ours, theirs in names.items()}
-    return {k: v for k, v in found.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    values = {ours: settings.get(theirs) for ours, theirs in names.items()}
+    return {k: v for k, v in values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
 
 
 def _span(low: np.ndarray, high: np.ndarray) -> tuple[Tensor, Tensor]:

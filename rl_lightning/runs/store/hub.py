@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ FILES = ["config.yaml", "run.json", "README.md", WEIGHTS, f"{PACKED}/*", "metric
 REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")
 
 
+@functools.cache
 def fetch(name: str) -> Path:
     """The folder of `hub:USER/NAME`, in the Hub's own cache; only files of an agent are fetched."""
     repository = checked(name.removeprefix(PREFIX))
@@ -32,7 +34,7 @@ def send(folder: Path, name: str, private: bool) -> str:
     try:
         api.whoami()
     except Exception as error:
-        raise ConfigError(f"not logged in to the Hub ({_first_line(error)}); type: hf auth login") from None
+        raise ConfigError("not logged in to the Hub; type: hf auth login") from error
     try:
         api.create_repo(repository, private=private, exist_ok=True)
         api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Share an agent")
@@ -51,9 +53,9 @@ def introduction(record: dict[str, Any]) -> str:
     score = (
         f", said to return {numbers[0]:.1f} ± {numbers[1]:.1f} over {numbers[2]} episodes" if known else ""
     )
-    made = f", made by rl_lightning {str(version)[:20]}" if version else ""
+    maker = f", made by rl_lightning {str(version)[:20]}" if version else ""
     return (
-        f"a shared agent: {str(record.get('algorithm'))[:60]} on {str(record.get('env'))[:60]}{score}{made}; "
+        f"a shared agent: {str(record.get('algorithm'))[:60]} on {str(record.get('env'))[:60]}{score}{maker}; "
         "weights and a config are read, nothing of it is run"
     )
 

@@ -24,14 +24,12 @@ class Run:
 
     Args:
         folder: The run's folder, already claimed.
+        name: What it is called; null: as its folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str | None = None) -> None:
         self.folder = Path(folder)
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
+        self.name = name or self.folder.name
 
     @property
     def config_file(self) -> Path:
@@ -132,7 +130,7 @@ def resolve(run: str) -> Run:
     if "\0" in run or not run:
         raise ConfigError(f"{run!r} is not a run: give a name or a folder; see them with: rl list")
     if run.startswith(PREFIX):
-        return Run(fetch(run))
+        return Run(fetch(run), run)
     for folder in (logs_root() / run, Path(run)):
         if folder.is_dir() and ((folder / RECORD).exists() or (folder / "config.yaml").exists()):
             return Run(folder)
