@@ -19,7 +19,7 @@ EXAMINED = 64  # rollouts of a finished controller
 
 
 class FitnessFn(Protocol):
-    """Fitness [P, R] of members; the name says which luck they have, `rollouts` null: as many as the recipe says."""
+    """Fitness [P, R] of members; the name says which luck they have, `rollouts` null: as many as are usual."""
 
     def __call__(self, players: Population, name: str, rollouts: int | None = None) -> Tensor: ...
 

@@ -39,7 +39,7 @@ class EnvConfig:
         kwargs: arguments of the env itself.
         max_episode_steps: time limit in env steps instead of the id's own.
         action_repeat: times that each action is played.
-        transforms: recipes applied in this order (see transforms.py).
+        transforms: Wrappers, applied in this order (see transforms.py).
         noise: sensor and actuator noise.
         rescale_actions: actions in [-1, 1] are mapped onto the env's finite bounds.
         clip_rewards: the learner sees the sign of the reward; records stay raw.
@@ -195,7 +195,7 @@ def _native(config: EnvConfig, num_envs: int, render_mode: str | None, training:
         raise ConfigError(f"vectorization 'native' is for ALE/... ids, not {config.id}; use sync or async")
     if render_mode is not None:
         raise ConfigError("vectorization 'native' cannot render; use sync")
-    presets = [recipe for recipe in config.transforms if isinstance(recipe, AtariPreprocessing | AtariFrames)]
+    presets = [each for each in config.transforms if isinstance(each, AtariPreprocessing | AtariFrames)]
     if (
         len(presets) != 1
         or len(config.transforms) != 1

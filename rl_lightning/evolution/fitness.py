@@ -29,7 +29,7 @@ class Population(NamedTuple):
 
 
 class Fitness(ABC):
-    """Recipe of a judge; all that it draws follows from the seed it is given."""
+    """A judge; all that it draws follows from the seed it is given."""
 
     rollouts: int  # per member and generation
 

@@ -1,4 +1,4 @@
-"""Recipes that a YAML chooses from: how rewards and values become advantages and value targets."""
+"""How rewards and values become advantages and value targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes of samplers: how many evaluations, at which times, put together how. `moves` makes the plan."""
+"""Samplers: how many evaluations, at which times, put together how. `moves` makes the plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_lightning.functional.noise_schedules import GRIDS, CosineBetaSchedule, G
 
 
 class Sampler(ABC):
-    """Recipe of a way from noise to a row."""
+    """A way from noise to a row."""
 
     @abstractmethod
     def solver_steps(self, schedule: NoiseSchedule) -> list[SolverStep]:

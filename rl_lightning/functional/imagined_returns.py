@@ -1,4 +1,4 @@
-"""Recipes that a YAML chooses from: what imagined rewards and values teach a critic and an actor."""
+"""What imagined rewards and values teach a critic and an actor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Targets(NamedTuple):
 
 
 class ImaginedReturns:
-    """Base of the recipes that a YAML names under `returns:`.
+    """Base of what stands under `returns:`.
 
     Args:
         lam: Decay of later errors; 0 is one step, 1 the whole trajectory.

@@ -53,6 +53,6 @@ def orthogonal_(module: nn.Module, gain: float = RELU_GAIN) -> nn.Module:
 
 
 def init_weights(module: nn.Module, init: str) -> nn.Module:
-    """Start the hidden layers of `module` as the recipe says; "default" leaves what torch gave them."""
+    """Start the hidden layers of `module` as its name says; "default" leaves what torch gave them."""
     check_choice("init", init, INITS)
     return orthogonal_(module) if init == "orthogonal" else module

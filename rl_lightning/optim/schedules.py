@@ -1,4 +1,4 @@
-"""Recipes for a number that changes over a run: learning rate, epsilon, clip range, priority exponent."""
+"""Numbers that change over a run: learning rate, epsilon, clip range, priority exponent."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def shifted(mean: Tensor) -> Tensor:
 
 
 class Planner(ABC):
-    """Recipe of a planner: how a Gaussian is refitted to the elites, and which action is taken of it."""
+    """A planner: how a Gaussian is refitted to the elites, and which action is taken of it."""
 
     horizon: int
     num_samples: int  # sequences looked at per iteration, proposals included
@@ -120,7 +120,7 @@ class Planner(ABC):
         """Searches for N envs at once.
 
         `mean` [N, H, A] is where the search starts (zeros, or `shifted` of the last plan; its H rules), `std` how wide
-        (by default as the recipe says), `proposals` [N, P, H, A] are sequences looked at in every iteration. With a
+        (by default the planner's own), `proposals` [N, P, H, A] are sequences looked at in every iteration. With a
         generator the action explores as the method does it; None searches with fixed random numbers and adds none.
         """
         proposed = 0 if proposals is None else proposals.shape[1]

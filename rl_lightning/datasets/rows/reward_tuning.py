@@ -15,7 +15,7 @@ LEGACY_STEPS = 1000
 
 
 class RewardTuning(ABC):
-    """Recipe of rewards that are learned from in place of the recorded ones."""
+    """Rewards that are learned from in place of the recorded ones."""
 
     @abstractmethod
     def tune(self, rows: Dataset) -> Tensor:

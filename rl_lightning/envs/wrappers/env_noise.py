@@ -57,25 +57,25 @@ class EnvNoise:
 class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     """The env behind a noisy sensor, a noisy actuator, or both."""
 
-    constants = ("recipe", "_obs_box", "_action_box", "_half_range", "_discrete")
+    constants = ("settings", "_obs_box", "_action_box", "_half_range", "_discrete")
 
-    def __init__(self, env: Env, recipe: EnvNoise) -> None:
+    def __init__(self, env: Env, settings: EnvNoise) -> None:
         super().__init__(env)
-        self.recipe = recipe
+        self.settings = settings
         self.generator = np.random.default_rng()
         obs_space, action_space = env.observation_space, env.action_space
         self.count = 0
         self.mean = self.square = np.zeros(0)
-        if recipe.observations:
+        if settings.observations:
             self._obs_box = _float_box(obs_space, "observation")
             self.mean = np.zeros(self._obs_box.shape)
             self.square = np.zeros(self._obs_box.shape)
-            if recipe.obs_std is not None and len(recipe.obs_std) != self.mean.size:
+            if settings.obs_std is not None and len(settings.obs_std) != self.mean.size:
                 raise ConfigError(
-                    f"EnvNoise: obs_std has {len(recipe.obs_std)} entries, the observation {self.mean.size}"
+                    f"EnvNoise: obs_std has {len(settings.obs_std)} entries, the observation {self.mean.size}"
                 )
         self._discrete = isinstance(action_space, spaces.Discrete)
-        if recipe.actions and not self._discrete:
+        if settings.actions and not self._discrete:
             self._action_box = _float_box(action_space, "action")
             low, high = self._action_box.low, self._action_box.high
             finite = np.isfinite(low) & np.isfinite(high)
@@ -89,7 +89,7 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self._observed(obs), info
 
     def step(self, action: Any) -> Step:
-        if self.recipe.actions and self._noise_occurs():
+        if self.settings.actions and self._noise_occurs():
             action = self._noisy_action(action)
         obs, reward, terminated, truncated, info = self.env.step(action)
         return self._observed(obs), reward, terminated, truncated, info
@@ -99,28 +99,28 @@ class NoisyEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if self._discrete:
             space = self.env.action_space
             return int(self.generator.integers(space.n) + space.start)  # type: ignore[attr-defined]
-        shaken = action + self.recipe.noise_std * self._half_range * self.generator.standard_normal(
+        shaken = action + self.settings.noise_std * self._half_range * self.generator.standard_normal(
             action.shape
         )
         box = self._action_box
         return np.clip(shaken, box.low, box.high).astype(box.dtype)
 
     def _noise_occurs(self) -> bool:
-        return bool(self.generator.random() < self.recipe.noise_prob)
+        return bool(self.generator.random() < self.settings.noise_prob)
 
     def _observed(self, obs: NDArray[Any]) -> NDArray[Any]:
-        if not self.recipe.observations:
+        if not self.settings.observations:
             return obs
-        spread = self._spread(obs) if self.recipe.relative else 1.0
+        spread = self._spread(obs) if self.settings.relative else 1.0
         if not self._noise_occurs():
             return obs
         space = self._obs_box
-        shaken = obs + self.recipe.noise_std * spread * self.generator.standard_normal(obs.shape)
+        shaken = obs + self.settings.noise_std * spread * self.generator.standard_normal(obs.shape)
         return np.clip(shaken, space.low, space.high).astype(space.dtype)
 
     def _spread(self, obs: NDArray[Any]) -> NDArray[Any]:
-        if self.recipe.obs_std is not None:
-            return np.asarray(self.recipe.obs_std).reshape(obs.shape)
+        if self.settings.obs_std is not None:
+            return np.asarray(self.settings.obs_std).reshape(obs.shape)
         self.count += 1
         delta = obs - self.mean
         self.mean = self.mean + delta / self.count

@@ -1,4 +1,4 @@
-"""The wrappers behind the recipes of transforms.py. Frames are uint8 [C, H, W] in all of them."""
+"""The wrappers behind transforms.py. Frames are uint8 [C, H, W] in all of them."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Env = gymnasium.Env[Any, Any]
 
 
 class Transform:
-    """Recipe of a wrapper."""
+    """What wraps an env once there is one."""
 
     def apply(self, env: Env, training: bool = True) -> Env:
         """Wrap `env`; `training` is false where episodes are only scored."""

@@ -31,9 +31,9 @@ class DiffusionActor(ActionDiffusion):
     Args:
         obs_dim: Width of an observation.
         action_dim: Width of an action.
-        denoiser: Recipe of the network, written down.
-        noise_schedule: Recipe of the noise, written down.
-        sampler: Recipe of how actions are drawn, written down.
+        denoiser: What makes the network, written down.
+        noise_schedule: How noise grows, written down.
+        sampler: How actions are drawn, written down.
         clip_denoised: Bound of each guess of the clean action while sampling; null: none.
         normalize_obs: Scale observations by the data's mean and spread, which are part of the model.
     """
@@ -79,8 +79,8 @@ class GuidedPolicy(Excerpt):
         num_critics: How many critics choose.
         critic_hidden_dims: Their hidden sizes.
         critic: What the critics are called in the checkpoint: q_target or selection_q.
-        sampler: Recipe of how candidates are drawn, written down.
-        candidate_filter: Recipe of who chooses among them, written down.
+        sampler: How candidates are drawn, written down.
+        candidate_filter: Who chooses among them, written down.
         num_samples: Actions drawn for each observation.
         guidance_scale: How far samples follow the guide.
         clip_denoised: Bound of each guess of the clean action while sampling; null: none.

@@ -28,7 +28,7 @@ class ModelOutcome(Protocol):
 
 
 class Penalty(ABC):
-    """Recipe of a penalty; `setup` loads what it needs."""
+    """A penalty; `setup` loads what it needs."""
 
     needs_spread = False
 

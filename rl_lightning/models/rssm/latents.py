@@ -1,4 +1,4 @@
-"""The stochastic part of a latent state, Gaussian or categorical, and how its divergence is taught. All recipes."""
+"""The stochastic part of a latent state, Gaussian or categorical, and how its divergence is taught.."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ class CategoricalLatent(Latent):
         return -(log_probs.exp() * log_probs).sum((-2, -1))
 
 
-class KLRecipe:
-    """Base of the recipes that a YAML names under `kl:`."""
+class KLLoss:
+    """Base of what stands under `kl:`."""
 
     def __call__(self, latent: Latent, post: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, mean divergence in nats) of posteriors and priors [..., P]."""
@@ -142,7 +142,7 @@ class KLRecipe:
         """Refuses a latent that this way does not fit."""
 
 
-class FreeNatsKL(KLRecipe):
+class FreeNatsKL(KLLoss):
     """The mean divergence, not pushed below some nats; one weight for prior and posterior (PlaNet, Dreamer v1).
 
     Args:
@@ -165,7 +165,7 @@ class FreeNatsKL(KLRecipe):
             )
 
 
-class BalancedKL(KLRecipe):
+class BalancedKL(KLLoss):
     """The prior learns faster than the posterior (Dreamer v2).
 
     Args:
@@ -186,7 +186,7 @@ class BalancedKL(KLRecipe):
         return self.kl_coef * math.balanced_kl(dyn, rep, self.balance, self.free_nats), dyn.mean()
 
 
-class DynRepKL(KLRecipe):
+class DynRepKL(KLLoss):
     """A weight for the prior and one for the posterior, free nats for every state alone (Dreamer v3).
 
     Args:

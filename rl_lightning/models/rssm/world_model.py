@@ -21,7 +21,7 @@ from rl_lightning.models.rssm.heads import (
     ScalarHeadFactory,
 )
 from rl_lightning.models.rssm.latent_actors import action_rows, env_actions
-from rl_lightning.models.rssm.latents import FreeNatsKL, GaussianLatent, KLRecipe, Latent
+from rl_lightning.models.rssm.latents import FreeNatsKL, GaussianLatent, KLLoss, Latent
 from rl_lightning.models.rssm.rssm import RSSM, LatentState, Observed
 from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.rssm_cores import CoreFactory, GRUCore
@@ -91,7 +91,7 @@ class LatentWorld(nn.Module):
         core: CoreFactory | None = None,
         encoder: Network | None = None,
         decoder: DecoderFactory | None = None,
-        kl: KLRecipe | None = None,
+        kl: KLLoss | None = None,
         reward_head: ScalarHeadFactory | None = None,
         continue_head: ContinueHeadFactory | None = None,
         hidden_dim: int = 200,
