@@ -110,20 +110,17 @@ def test_a_block_that_does_not_end_is_left(rl: Rl, workdir: Path, monkeypatch: p
 
 
 def test_ctrl_c_ends_it(workdir: Path) -> None:
-    (workdir / "slow_game.py").write_text(SLOW)
-    command = [sys.executable, "-c", "from rl_lightning.cli import main; import sys; sys.exit(main())"]
-    marked = "import rl_lightning.runs.engine.throughput_probe as probe; print('ready', flush=True); "
-    watched = "begin = probe.ThroughputProbe.on_train_start; "
-    watched += "probe.ThroughputProbe.on_train_start = lambda *a: (begin(*a), print('probing', flush=True)); "
-    command[2] = f"{marked}{watched}{command[2]}"
+    spoken = "print('stepping', flush=True); time.sleep(0.05)"
+    (workdir / "slow_game.py").write_text(SLOW.replace("time.sleep(0.05)", spoken))
+    main = "from rl_lightning.cli import main; import sys; sys.exit(main())"
     process = subprocess.Popen(
-        [*command, "fit", *SLOWLY],
+        [sys.executable, "-c", main, "fit", *SLOWLY],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert process.stdout is not None
-    while "probing" not in process.stdout.readline():
-        assert process.poll() is None
-    time.sleep(0.3)
+    for _ in range(3):  # it collects
+        while process.stdout.readline() != "stepping\n":
+            assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130 and "stopped by Ctrl-C" in errors and "Traceback" not in errors, errors
