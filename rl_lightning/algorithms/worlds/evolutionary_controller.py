@@ -19,7 +19,6 @@ from rl_lightning.evolution.fitness import Population
 from rl_lightning.factories import make
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.world_models.controller import Controller
-from rl_lightning.models.world_models.image_vae import check_frames
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
 from rl_lightning.ranges import PositiveInt
 from rl_lightning.rollout.video_overlay import DreamOverlay
@@ -71,18 +70,16 @@ class EvolutionaryController(PolicyModule):
         if spec.action_mask:
             raise ConfigError(f"EvolutionaryController knows no illegal actions; {spec.env_id} has some")
         self.source, self.use_cell = world_from, use_cell
-        channels = check_frames(spec.obs_shape, spec.obs_dtype, "EvolutionaryController")
-        memory = {
-            "latent_dim": latent_dim,
-            "action_dim": spec.action_dim,
-            "hidden_dim": hidden_dim,
-            "num_mixtures": num_mixtures,
-            "joint_mixture": joint_mixture,
-            "predict_reward": predict_reward,
-            "predict_termination": predict_termination,
-        }
-        self.world = VisionMemoryModel(
-            {"channels": channels, "latent_dim": latent_dim, "depth": depth}, memory
+        heads = {"predict_reward": predict_reward, "predict_termination": predict_termination}
+        self.world = VisionMemoryModel.for_env(
+            "EvolutionaryController",
+            spec,
+            latent_dim,
+            depth,
+            hidden_dim,
+            num_mixtures,
+            joint_mixture=joint_mixture,
+            **heads,
         )
         self.world.requires_grad_(False)
         self.map = Controller(self.world.feature_width(use_cell), spec, controller_hidden_dim)

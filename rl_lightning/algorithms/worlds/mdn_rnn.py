@@ -14,7 +14,6 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported, load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.artifact_place import Artifact
-from rl_lightning.models.world_models.image_vae import check_frames
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel, action_input
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
@@ -60,18 +59,9 @@ class MDNRNN(ModelModule):
     ) -> None:
         super().__init__(spec)
         self.source, self.termination_coef = vision, termination_coef
-        channels = check_frames(spec.obs_shape, spec.obs_dtype, "MDNRNN")
-        memory = {
-            "latent_dim": latent_dim,
-            "action_dim": spec.action_dim,
-            "hidden_dim": hidden_dim,
-            "num_mixtures": num_mixtures,
-            "joint_mixture": joint_mixture,
-            "predict_reward": predict_reward,
-            "predict_termination": predict_termination,
-        }
-        self.world = VisionMemoryModel(
-            {"channels": channels, "latent_dim": latent_dim, "depth": depth}, memory
+        heads = {"predict_reward": predict_reward, "predict_termination": predict_termination}
+        self.world = VisionMemoryModel.for_env(
+            "MDNRNN", spec, latent_dim, depth, hidden_dim, num_mixtures, joint_mixture=joint_mixture, **heads
         )
         self.world.vision.requires_grad_(False)
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm

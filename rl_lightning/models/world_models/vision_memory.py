@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rl_lightning.artifacts import Exported
-from rl_lightning.models.world_models.image_vae import ImageVAE
+from rl_lightning.models.world_models.image_vae import ImageVAE, check_frames
 from rl_lightning.models.world_models.mdn_rnn_net import MDNRNNNet
 from rl_lightning.types import Carry, EnvSpec
 
@@ -25,6 +25,25 @@ class VisionMemoryModel(nn.Module):
     def __init__(self, vision: dict[str, Any], memory: dict[str, Any]) -> None:
         super().__init__()
         self.vision, self.memory = ImageVAE(**vision), MDNRNNNet(**memory)
+
+    @classmethod
+    def for_env(
+        cls,
+        who: str,
+        spec: EnvSpec,
+        latent_dim: int,
+        depth: int,
+        hidden_dim: int,
+        num_mixtures: int,
+        **heads: bool,
+    ) -> VisionMemoryModel:
+        """Of these sizes, for frames of an env; `who` needs them, for errors."""
+        channels = check_frames(spec.obs_shape, spec.obs_dtype, who)
+        sizes = {"latent_dim": latent_dim, "hidden_dim": hidden_dim, "num_mixtures": num_mixtures}
+        return cls(
+            {"channels": channels, "latent_dim": latent_dim, "depth": depth},
+            {**sizes, "action_dim": spec.action_dim, **heads},
+        )
 
     def exported(self, prefix: str) -> Exported:
         args = {"vision": self.vision.init_args(), "memory": self.memory.init_args()}
