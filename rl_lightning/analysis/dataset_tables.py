@@ -47,14 +47,14 @@ def describe_dataset(name: str, form: str = "text") -> str:
         "env": data.spec.env_id or None,
         "rows": data.rows,
         "episodes": len(episodes.returns),
-        "mean_return": episodes.mean_return,
+        "mean_return": None if "rewards" in data.missing else episodes.mean_return,
         "mean_length": float(episodes.lengths.mean()),
         "obs": list(data.obs.shape),
         "action": list(data.action.shape),
         "action_kind": data.spec.action_kind,
         "terminals": int(data.terminated.sum()),
         "reference": data.reference._asdict() if data.reference else None,
-        "score": data.reference.score(episodes.mean_return) if data.reference else None,
+        "score": data.reference.score(episodes.mean_return) if data.reference and not data.missing else None,
     }
     if form == "json":
         return json.dumps({**about, "metadata": data.about}, indent=2, default=str)

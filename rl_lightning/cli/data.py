@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rl_lightning.cli.flags import ParsedArgs, parse
 from rl_lightning.cli.outputs import terminal_edge
@@ -43,6 +44,8 @@ def data(words: list[str]) -> int:
       --force                 make: replace a data set of that name
       --drop_nonfinite              convert: leave out rows with NaN, infinite or far-off numbers
       --max_episode_steps N   convert: time limit of a file that does not say where episodes were cut
+      --clip_actions          convert: actions beyond the bounds were clipped by the env that recorded them
+      --ends WHAT             convert: truncated or terminated, where a file has no terminals
       --action_low X[,X...]   convert: with --action_high, the bounds that are mapped onto [-1, 1], one per dimension
       --action_high X
       --url URL               get: another server
@@ -89,8 +92,8 @@ def _check(words: list[str]) -> int:
 
 
 def _convert(words: list[str]) -> int:
-    takes = ("action_low", "action_high", "env", "max_episode_steps")
-    parsed = parse(words, takes=takes, switches=("drop_nonfinite",), command="data")
+    takes = ("action_low", "action_high", "env", "max_episode_steps", "ends")
+    parsed = parse(words, takes=takes, switches=("drop_nonfinite", "clip_actions"), command="data")
     if len(parsed.words) != 2:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
     low, high = (parsed.numbers(key, []) for key in ("action_low", "action_high"))
@@ -108,6 +111,8 @@ def _convert(words: list[str]) -> int:
         parsed.has("drop_nonfinite"),
         parsed.get("env"),
         None if limit is None else int(limit),
+        _choice(parsed, "ends", ("truncated", "terminated"), None),
+        parsed.has("clip_actions"),
     )
     print(f"{rows} rows -> {path}" + (f" ({dropped} bad rows left out)" if dropped else ""))
     return 0
@@ -174,7 +179,11 @@ def _one(parsed: ParsedArgs, command: str) -> str:
 
 
 def _format(parsed: ParsedArgs) -> str:
-    form = parsed.get("format") or "text"
-    if form not in ("text", "json"):
-        raise ConfigError(f"--format takes text or json, not '{form}'")
-    return form
+    return _choice(parsed, "format", ("text", "json"), "text")
+
+
+def _choice(parsed: ParsedArgs, key: str, values: tuple[str, ...], default: Any) -> Any:
+    value = parsed.get(key) or default
+    if value not in (*values, default):
+        raise ConfigError(f"--{key} takes {' or '.join(values)}, not '{value}'")
+    return value

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rl_lightning.datasets.data_files import D4RL_FILES, data_dir
 from rl_lightning.datasets.formats.hdf5 import opened, read_columns
-from rl_lightning.datasets.formats.raw import NEEDED
+from rl_lightning.datasets.formats.raw import NEEDED, VALUED
 from rl_lightning.datasets.load import file_digest
 from rl_lightning.datasets.references import short_name
 from rl_lightning.errors import DataError
@@ -133,7 +133,7 @@ def _download(
 def check_whole(path: Path) -> None:
     """Opens the file and reads its last column, which a file cut short does not have."""
     with opened(path) as file:
-        missing = [key for key in NEEDED if key not in file]
+        missing = [key for key in (*NEEDED, *VALUED) if key not in file]
         if missing:
             raise DataError(f"{path}: the file that was fetched has no '{missing[0]}'; nothing was kept")
     read_columns(path, ("rewards", "terminals"))

@@ -13,7 +13,6 @@ import torch
 
 from rl_lightning.datasets.data_files import Source, locate
 from rl_lightning.datasets.dataset import Dataset
-from rl_lightning.datasets.formats.arrays import read_file
 from rl_lightning.datasets.formats.hdf5 import peek_hdf5
 from rl_lightning.datasets.formats.minari_reader import (
     minari_digest,
@@ -21,7 +20,8 @@ from rl_lightning.datasets.formats.minari_reader import (
     read_metadata,
     read_minari,
 )
-from rl_lightning.datasets.formats.raw import Raw, check_arrays, check_finite
+from rl_lightning.datasets.formats.raw import CLIPPED, Raw, check_arrays, check_finite
+from rl_lightning.datasets.layouts.recognize import read_any, read_file
 from rl_lightning.datasets.references import Reference, d4rl_env, d4rl_reference, local_reference
 from rl_lightning.datasets.rows.action_kinds import bounds_of, settle_actions, sizes_of
 from rl_lightning.datasets.rows.episode_rows import RECORDED, EpisodeRows, split_episodes
@@ -45,7 +45,7 @@ def load_raw(name: str) -> tuple[Raw, Dataset]:
     with ThreadPoolExecutor(1) as aside:  # hashing leaves the interpreter to the reader
         digest = aside.submit(sha256_of, source)
         raw = checked(source, read_source(source))
-        clipped = source.kind == "d4rl"  # whose envs clip
+        clipped = source.kind == "d4rl" or CLIPPED in raw.metadata
         return checked_rows(raw, name, clipped, reference_of(source, raw.metadata), digest.result)
 
 
@@ -100,8 +100,11 @@ def read_header(name: str) -> tuple[EnvSpec, dict[str, Any]]:
     return spec_of(Raw(str(source.path), arrays, {}, metadata)), metadata | {"rows": rows}
 
 
-def read_source(source: Source) -> Raw:
-    return read_minari(str(source.path)) if source.kind == "minari" else read_file(source.path)
+def read_source(source: Source, convertible: bool = False) -> Raw:
+    """The arrays of a source; `convertible` ones, too, which training does not read."""
+    if source.kind == "minari":
+        return read_minari(str(source.path))
+    return read_any(source.path) if convertible else read_file(source.path)
 
 
 def checked(source: Source, raw: Raw) -> Raw:

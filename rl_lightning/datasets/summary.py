@@ -9,7 +9,7 @@ import numpy as np
 
 from rl_lightning.datasets.data_files import D4RL_FILES, READABLE, d4rl_dir, data_dir
 from rl_lightning.datasets.formats.hdf5 import peek_hdf5, read_columns
-from rl_lightning.datasets.formats.raw import Array, Raw
+from rl_lightning.datasets.formats.raw import VALUED, Array, Raw
 from rl_lightning.datasets.references import short_name
 from rl_lightning.datasets.rows.episode_rows import ends_of, timeouts_of
 from rl_lightning.datasets.rows.goals import goes_on
@@ -89,7 +89,13 @@ def describe(path: Path) -> dict[str, Any]:
         return row | {"note": "not looked into"}
     try:
         shapes, metadata = peek_hdf5(path)
-        row["rows"] = shapes["rewards"][0][0] if shapes["rewards"][0] else 0
+        row["rows"] = shapes["observations"][0][0] if shapes["observations"][0] else 0
+        lacking = [key for key in VALUED if key not in shapes]
+        if lacking:
+            return row | {
+                "episodes": metadata.get("episodes"),
+                "note": f"no {' and no '.join(lacking)}",
+            }
         if {"episodes", "mean_return"} <= metadata.keys():
             return row | {"episodes": metadata["episodes"], "mean_return": metadata["mean_return"]}
         columns = read_columns(path, ("rewards", "terminals", "timeouts"))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from rl_lightning.datasets.data_files import Source
-from rl_lightning.datasets.formats.raw import FROM_DONES, Array, Raw, first_bad
+from rl_lightning.datasets.formats.raw import CLIPPED, FROM_DONES, LAYOUT, Array, Raw, first_bad, missing_from
 from rl_lightning.datasets.load import checked, read_source, reference_of, spec_of
 from rl_lightning.datasets.references import Reference
 from rl_lightning.datasets.rows.action_kinds import SLACK
@@ -39,22 +39,44 @@ class CheckLine(NamedTuple):
 
 def examine(source: Source) -> list[CheckLine]:
     """Looks at a data set that can at least be read; raises DataError if it cannot."""
-    raw = checked(source, read_source(source))
+    raw = checked(source, read_source(source, convertible=True))
     spec_of(raw)  # raises on bounds and numbers of actions that cannot be
     values = _values(raw)
     truncated, guessed = timeouts_of(raw, guess=True)
     raw, _ = drop_nonfinite(raw._replace(arrays={**raw.arrays, "timeouts": truncated}))
     table = episode_table(raw)
-    reference = reference_of(source, raw.metadata)
+    reference, lacking = reference_of(source, raw.metadata), missing_from(raw.metadata)
     return [
+        CheckLine("layout", str(raw.metadata.get(LAYOUT, source.kind))),
+        *_missing(raw),
         _episodes(table, raw),
-        _returns(table, reference),
+        *([] if "rewards" in lacking else [_returns(table, reference)]),
         _ends(raw, table, guessed),
         values,
         *_continuity(raw, bool(guessed)),
         _actions(raw),
-        *_rule(raw),
+        *([] if "terminals" in lacking else _rule(raw)),
     ]
+
+
+def _missing(raw: Raw) -> list[CheckLine]:
+    """What the file does not have, and who can therefore not learn from it."""
+    lacking = missing_from(raw.metadata)
+    lines = []
+    if "rewards" in lacking:
+        lines.append(
+            "no rewards: BC and diffusion policy imitate it; nothing that learns values or rewards can use it"
+        )
+    if "terminals" in lacking:
+        lines.append(
+            "no terminals: BC and diffusion policy imitate it; values need to know what an end means, say it with: "
+            f"rl data convert {raw.where} NEW.hdf5 --ends truncated (or terminated)"
+        )
+    if "next_observations" not in raw.arrays:
+        lines.append(
+            "no next_observations: the following row's stand in; what came behind an end is unknown to models"
+        )
+    return [CheckLine("missing", lines[0], more=tuple(lines[1:]))] if lines else []
 
 
 def _episodes(table: EpisodeTable, raw: Raw) -> CheckLine:
@@ -178,6 +200,8 @@ def _actions(raw: Raw) -> CheckLine:
     outside = int((np.abs(actions) > 1 + SLACK).any(1).sum())
     at_bounds = float((np.abs(actions) > 0.999).mean())
     text = f"{actions.min():.4g} to {actions.max():.4g}, {outside} rows outside [-1, 1], {at_bounds:.1%} at a bound"
+    if outside and CLIPPED in raw.metadata:
+        return CheckLine("actions", f"{text}; they are clipped: {raw.metadata[CLIPPED]}")
     return CheckLine("actions", text, bad=outside > 0)
 
 
