@@ -12,8 +12,8 @@ from rl_lightning.datasets.references import short_name
 from rl_lightning.errors import DataError
 from rl_lightning.io.nearness import nearest
 
-READABLE = (".hdf5", ".h5", ".npz", ".pt")
-CONVERTIBLE = (".json", ".pkl", ".pickle")
+READABLE = (".hdf5", ".h5", ".npz", ".pt", ".parquet", ".csv")
+CONVERTIBLE = (".json", ".jsonl", ".pkl", ".pickle")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MUJOCO = ("hopper", "halfcheetah", "walker2d", "ant")
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
@@ -63,6 +63,16 @@ def d4rl_dir() -> Path:
     return Path(os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets").expanduser()
 
 
+def ogbench_file(name: str) -> str:
+    """`cube-single-play-singletask-task2-v0` -> `cube-single-play-v0.npz`; a version may be left out."""
+    stem = name.removeprefix("ogbench/")
+    words = (stem if re.search(r"-v\d+$", stem) else f"{stem}-v0").split("-")
+    return (
+        "-".join(word for word in words if word != "singletask" and not re.fullmatch(r"task\d", word))
+        + ".npz"
+    )
+
+
 def d4rl_file(name: str) -> str:
     """The file name of one of D4RL's data sets."""
     stem = short_name(name)
@@ -85,10 +95,12 @@ def locate(name: str, missing_ok: bool = False) -> Source:
     if not isinstance(name, str) or not name.strip() or "\0" in name:
         raise DataError(f"{name!r} is not a data set; see them with: rl data list")
     kind, slash, rest = name.partition("/")
-    if slash and kind in ("d4rl", "local", "minari") and not Path(name).is_file():
+    if slash and kind in ("d4rl", "local", "minari", "ogbench") and not Path(name).is_file():
         if not all(NAME.fullmatch(part) for part in rest.split("/")) or (kind != "minari" and "/" in rest):
             raise DataError(f"'{name}' is not the name of a data set; see them with: rl data list")
-        return {"d4rl": _d4rl, "local": _local, "minari": _minari}[kind](name, rest, missing_ok)
+        return {"d4rl": _d4rl, "local": _local, "minari": _minari, "ogbench": _ogbench}[kind](
+            name, rest, missing_ok
+        )
     path = Path(name).expanduser()
     if path.is_dir():
         raise DataError(
@@ -115,6 +127,28 @@ def _d4rl(name: str, rest: str, missing_ok: bool) -> Source:
             "or keep it elsewhere and set RL_DATA_DIR or D4RL_DATASET_DIR"
         )
     return Source("d4rl", name, existing or places[0])
+
+
+def ogbench_places(name: str) -> list[Path]:
+    """Where a file of OGBench's may lie, in the order it is looked for."""
+    return [folder / ogbench_file(name) for folder in (data_dir() / "ogbench", ogbench_dir())]
+
+
+def ogbench_dir() -> Path:
+    """Where the ogbench package keeps its files."""
+    return Path("~/.ogbench/data").expanduser()
+
+
+def _ogbench(name: str, rest: str, missing_ok: bool) -> Source:
+    places = ogbench_places(rest)
+    existing = next((path for path in places if path.is_file()), None)
+    if existing is None and not missing_ok:
+        folders = " and ".join(str(path.parent) for path in places)
+        raise DataError(
+            f"{name}: no file {places[0].name} in {folders}.\nFetch it with: rl data get {name}\n"
+            f"or make it with OGBench's own scripts: rl data make ogbench/{places[0].stem} --episodes 1000"
+        )
+    return Source("ogbench", name, existing or places[0])
 
 
 def _local(name: str, rest: str, missing_ok: bool) -> Source:

@@ -21,6 +21,7 @@ from rl_lightning.datasets.formats.minari_reader import (
     read_minari,
 )
 from rl_lightning.datasets.formats.raw import CLIPPED, Raw, check_arrays, check_finite
+from rl_lightning.datasets.layouts import ogbench
 from rl_lightning.datasets.layouts.recognize import read_any, read_file
 from rl_lightning.datasets.references import Reference, d4rl_env, d4rl_reference, local_reference
 from rl_lightning.datasets.rows.action_kinds import bounds_of, settle_actions, sizes_of
@@ -104,6 +105,8 @@ def read_source(source: Source, convertible: bool = False) -> Raw:
     """The arrays of a source; `convertible` ones, too, which training does not read."""
     if source.kind == "minari":
         return read_minari(str(source.path))
+    if source.kind == "ogbench":
+        return ogbench.by_name(source.name, source.path)
     return read_any(source.path) if convertible else read_file(source.path)
 
 

@@ -11,6 +11,7 @@ from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.formats.arrays import write_file
 from rl_lightning.datasets.formats.raw import (
     CLIPPED,
+    FROM_DONES,
     LAYOUT,
     MISSING,
     Raw,
@@ -18,6 +19,7 @@ from rl_lightning.datasets.formats.raw import (
     check_finite,
     missing_from,
 )
+from rl_lightning.datasets.layouts.column_map import parse_columns
 from rl_lightning.datasets.layouts.recognize import read_any
 from rl_lightning.datasets.load import checked, read_source
 from rl_lightning.datasets.rows.action_kinds import SLACK, rescaled, settle_actions
@@ -35,6 +37,7 @@ def convert(
     max_episode_steps: int | None = None,
     ends: Literal["truncated", "terminated"] | None = None,
     clip_actions: bool = False,
+    columns: str | None = None,
 ) -> tuple[Path, int, int]:
     """Writes `target`; returns it, its rows, and how many bad ones were left out.
 
@@ -48,11 +51,13 @@ def convert(
         max_episode_steps: Time limit of a file that does not say where episodes were cut.
         ends: What the ends of episodes are, where the file has no terminals.
         clip_actions: Actions beyond the bounds are clipped to them, as the env did that recorded them.
+        columns: Of a table, which columns the arrays are made of: `observations=x,y actions=force episode=trial`.
     """
     if target.exists():
         raise DataError(f"{target}: is there already; choose another name or delete it")
     source = locate(name)
-    raw = read_any(source.path) if source.kind == "file" else read_source(source)
+    told = None if columns is None else parse_columns(columns)
+    raw = read_any(source.path, told) if source.kind == "file" else read_source(source)
     raw = checked(source, raw)
     raw = with_limit(raw, max_episode_steps)
     raw = raw if ends is None else with_ends(raw, ends)
@@ -89,7 +94,7 @@ def with_limit(raw: Raw, steps: int | None) -> Raw:
 def with_ends(raw: Raw, ends: Literal["truncated", "terminated"]) -> Raw:
     """With terminals, told by whoever knows what the ends of a file's episodes are."""
     missing = missing_from(raw.metadata)
-    if "terminals" not in missing:
+    if "terminals" not in missing and FROM_DONES not in raw.metadata:
         raise DataError(f"{raw.where}: has 'terminals' of its own; leave --ends out")
     last = ends_of(raw, raw.arrays["timeouts"])
     failed = last if ends == "terminated" else np.zeros_like(last)
@@ -97,6 +102,7 @@ def with_ends(raw: Raw, ends: Literal["truncated", "terminated"]) -> Raw:
         MISSING: [key for key in missing if key != "terminals"],
         "ends": f"{ends}, as told",
     }
+    metadata.pop(FROM_DONES, None)
     return raw._replace(
         arrays={**raw.arrays, "terminals": failed, "timeouts": last & ~failed}, metadata=metadata
     )

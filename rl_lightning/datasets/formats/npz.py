@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,12 +37,22 @@ DAMAGES = (
 )
 
 
-def read_npz(path: Path) -> dict[str, Any]:
-    """The arrays that a data set may have, by the file's own names."""
+def names_of(path: Path) -> list[str]:
+    """What an .npz holds, by the file's own names."""
     check_magic(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            members = _members(path, archive)
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except DAMAGES as error:
+        raise damaged(path, error) from None
+
+
+def read_npz(path: Path, also: Collection[str] = ()) -> dict[str, Any]:
+    """The arrays that a data set may have, and `also` others, by the file's own names."""
+    check_magic(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _members(path, archive, also)
             sizes = {key: _size(path, archive, key, info) for key, info in members.items()}
             check_budget(path, sizes)
             arrays = {key: _array(archive, info) for key, info in members.items()}
@@ -65,7 +76,7 @@ def check_magic(path: Path) -> None:
             raise DataError(f"{path}: is {what}, no {path.suffix} file. {hint}")
 
 
-def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+def _members(path: Path, archive: zipfile.ZipFile, also: Collection[str]) -> dict[str, zipfile.ZipInfo]:
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         key = info.filename.removesuffix(".npy")
@@ -76,7 +87,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
             raise DataError(
                 f"{path}: holds '{key}' twice, and the two differ. Write it anew with one of them"
             )
-        if wanted(key):
+        if wanted(key) or key in also:
             members[key] = info
     return members
 

@@ -6,9 +6,10 @@ refuses every other name before it is looked up; what it knows takes no more mem
 
 from __future__ import annotations
 
+import io
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -112,16 +113,25 @@ class PlainUnpickler(pickle._Unpickler):
 
 def read_pickle(path: Path) -> Any:
     check_budget(path, {path.name: path.stat().st_size})
+    with path.open("rb") as file:
+        return _load(str(path), file)
+
+
+def loads(where: str, content: bytes) -> Any:
+    """The same of bytes that a file holds."""
+    return _load(where, io.BytesIO(content))
+
+
+def _load(where: str, file: IO[bytes]) -> Any:
     try:
-        with path.open("rb") as file:
-            return PlainUnpickler(file, encoding="latin1").load()
+        return PlainUnpickler(file, encoding="latin1").load()
     except pickle.UnpicklingError as error:
         raise DataError(
-            f"{path}: names '{str(error)[:80]}', which is more than plain arrays; it was not run and is not read.\n"
+            f"{where}: names '{str(error)[:80]}', which is more than plain arrays; it was not run and is not read.\n"
             "Save its arrays with numpy.savez instead, and convert that"
         ) from None
     except Exception as error:  # a damaged or hostile pickle can raise nearly anything
-        raise DataError(f"{path}: not a pickle of plain arrays ({type(error).__name__})") from None
+        raise DataError(f"{where}: not a pickle of plain arrays ({type(error).__name__})") from None
 
 
 def check_numbers(path: Path, value: Any) -> None:

@@ -16,6 +16,7 @@ OPTIONAL = (*VALUED, "next_observations", "timeouts")
 # in metadata
 MISSING = "read/missing"  # those of VALUED that the file does not have
 LAYOUT = "read/layout"  # how the file was read
+GOALS = "read/goals"  # terminals are goals that the recording goes on behind
 CLIPPED = (
     "read/clipped"  # whoever recorded it clipped actions to [-1, 1], so that what lies beyond may be clipped
 )

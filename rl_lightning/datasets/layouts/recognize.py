@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,53 +11,66 @@ from rl_lightning.datasets.data_files import CONVERTIBLE, READABLE
 from rl_lightning.datasets.formats.arrays import sort_out
 from rl_lightning.datasets.formats.hdf5 import read_hdf5
 from rl_lightning.datasets.formats.memory_budget import check_text
-from rl_lightning.datasets.formats.npz import read_npz
+from rl_lightning.datasets.formats.npz import names_of, read_npz
 from rl_lightning.datasets.formats.plain_pickle import check_numbers, read_pickle
 from rl_lightning.datasets.formats.raw import LAYOUT, Raw
 from rl_lightning.datasets.formats.tensors import read_pt
+from rl_lightning.datasets.layouts import ogbench, rllib
 from rl_lightning.datasets.layouts.python_values import from_python
+from rl_lightning.datasets.layouts.table import read_csv, read_parquet
 from rl_lightning.errors import DataError
 
+Columns = Mapping[str, list[str]] | None
 
-def read_file(path: Path) -> Raw:
-    """What training reads. Nothing that could hold code is opened."""
+
+def read_file(path: Path, columns: Columns = None) -> Raw:
+    """What training reads. Nothing that could hold code is opened.
+
+    Args:
+        path: A file, or a folder with a data set's files.
+        columns: Of a table, which columns the arrays are made of; null: their names tell.
+    """
     suffix = path.suffix.lower()
-    if suffix in (".hdf5", ".h5"):
-        raw = read_hdf5(path)
-    elif suffix == ".npz":
-        raw = sort_out(str(path), read_npz(path))
-    elif suffix == ".pt":
-        raw = sort_out(str(path), read_pt(path))
-    elif suffix in CONVERTIBLE:
+    if suffix in CONVERTIBLE:
         what = "JSON is slow and loses types" if suffix.startswith(".json") else "a pickle can run code"
         raise DataError(
             f"{path}: training does not read it ({what}).\n"
             f"Convert it with: rl data convert {path} {path.with_suffix('.hdf5')}"
         )
-    else:
+    if suffix not in READABLE:
         raise DataError(f"{path}: '{suffix}' is not a known format; {', '.join(READABLE)} are read")
-    return _told(raw, "arrays with one row per step, as D4RL has them")
+    if suffix in (".parquet", ".csv"):
+        return read_parquet(path, columns) if suffix == ".parquet" else read_csv(path, columns)
+    if columns is not None:
+        raise DataError(f"{path}: holds arrays, not columns; leave --columns out")
+    if suffix == ".npz":
+        compact = ogbench.is_compact(names_of(path))
+        return ogbench.read_compact(path) if compact else _flat(sort_out(str(path), read_npz(path)))
+    return _flat(sort_out(str(path), read_pt(path)) if suffix == ".pt" else read_hdf5(path))
 
 
-def read_any(path: Path) -> Raw:
+def read_any(path: Path, columns: Columns = None) -> Raw:
     """Whatever can be converted: also what is slow, or must be looked at with care."""
     suffix = path.suffix.lower()
-    if suffix == ".json":
-        return _told(from_python(str(path), _read_json(path)), "JSON")
+    if suffix in (".json", ".jsonl"):
+        return rllib.read_batches(path) if rllib.is_rllib(path) else from_python(str(path), _read_json(path))
     if suffix in (".pkl", ".pickle"):
         value = read_pickle(path)
         check_numbers(path, value)
-        return _told(from_python(str(path), value), "a pickle")
-    return read_file(path)
+        return from_python(str(path), value)
+    return read_file(path, columns)
 
 
-def _told(raw: Raw, layout: str) -> Raw:
-    return raw._replace(metadata={LAYOUT: layout} | raw.metadata)
+def _flat(raw: Raw) -> Raw:
+    return raw._replace(metadata={LAYOUT: "arrays with one row per step, as D4RL has them"} | raw.metadata)
 
 
 def _read_json(path: Path) -> Any:
     check_text(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if path.suffix.lower() == ".jsonl":
+            return [json.loads(line) for line in text.splitlines() if line.strip()]
+        return json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON that can be read ({str(error)[:120]})") from None

@@ -129,6 +129,8 @@ def _ends(raw: Raw, table: EpisodeTable, guessed: dict[str, str]) -> CheckLine:
         text += "; terminals are goals that the recording goes on behind, they end no episode"
     if FROM_DONES in raw.metadata:
         text += f"; {raw.metadata[FROM_DONES]}"
+        if len(table.lengths) > 1 and terminated.any() and (table.lengths == table.lengths[0]).all():
+            text += f", all after {table.lengths[0]} steps: if that is a time limit, convert it with --ends truncated"
     return CheckLine("ends", "; ".join([text, *guessed.values()]), bad=refused(raw, guessed))
 
 
