@@ -46,6 +46,7 @@ def data(words: list[str]) -> int:
       --max_episode_steps N   convert: time limit of a file that does not say where episodes were cut
       --clip_actions          convert: actions beyond the bounds were clipped by the env that recorded them
       --columns MAP           convert: of a table, "observations=x,y actions=force rewards=r episode=trial"
+      --mask NAME             convert: of robomimic's files, the demonstrations of one mask
       --ends WHAT             convert: truncated or terminated, where a file has no terminals
       --action_low X[,X...]   convert: with --action_high, the bounds that are mapped onto [-1, 1], one per dimension
       --action_high X
@@ -93,7 +94,7 @@ def _check(words: list[str]) -> int:
 
 
 def _convert(words: list[str]) -> int:
-    takes = ("action_low", "action_high", "env", "max_episode_steps", "ends", "columns")
+    takes = ("action_low", "action_high", "env", "max_episode_steps", "ends", "columns", "mask")
     parsed = parse(words, takes=takes, switches=("drop_nonfinite", "clip_actions"), command="data")
     if len(parsed.words) != 2:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
@@ -115,6 +116,7 @@ def _convert(words: list[str]) -> int:
         _choice(parsed, "ends", ("truncated", "terminated"), None),
         parsed.has("clip_actions"),
         parsed.get("columns"),
+        parsed.get("mask"),
     )
     print(f"{rows} rows -> {path}" + (f" ({dropped} bad rows left out)" if dropped else ""))
     return 0

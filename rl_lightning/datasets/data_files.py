@@ -12,8 +12,9 @@ from rl_lightning.datasets.references import short_name
 from rl_lightning.errors import DataError
 from rl_lightning.io.nearness import nearest
 
-READABLE = (".hdf5", ".h5", ".npz", ".pt", ".parquet", ".csv")
+READABLE = (".hdf5", ".h5", ".npz", ".pt", ".parquet", ".csv", ".npy")
 CONVERTIBLE = (".json", ".jsonl", ".pkl", ".pickle")
+FOLDER_MARKS = ("meta/info.json",)  # of data sets that are folders
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MUJOCO = ("hopper", "halfcheetah", "walker2d", "ant")
 LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
@@ -103,9 +104,14 @@ def locate(name: str, missing_ok: bool = False) -> Source:
         )
     path = Path(name).expanduser()
     if path.is_dir():
-        raise DataError(
-            f"{name}: is a folder; a data set is one file ({', '.join(READABLE)}) or a name from rl data list"
-        )
+        if not any((path / each).is_file() for each in FOLDER_MARKS) and not any(
+            next(path.glob(f"*{suffix}"), None) for suffix in (".npz", ".npy")
+        ):
+            raise DataError(
+                f"{name}: is a folder without a data set (LeRobot's meta/info.json, an .npz for each episode, an .npy "
+                f"for each array); else a data set is one file ({', '.join(READABLE)}) or a name from rl data list"
+            )
+        return Source("file", name, path)
     if path.suffix.lower() in (*READABLE, *CONVERTIBLE) or path.is_file():
         if not path.is_file() and not missing_ok:
             raise DataError(f"{name}: no such file")

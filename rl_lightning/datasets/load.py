@@ -22,7 +22,8 @@ from rl_lightning.datasets.formats.minari_reader import (
 )
 from rl_lightning.datasets.formats.raw import CLIPPED, Raw, check_arrays, check_finite
 from rl_lightning.datasets.layouts import ogbench
-from rl_lightning.datasets.layouts.recognize import read_any, read_file
+from rl_lightning.datasets.layouts.folder import files_of
+from rl_lightning.datasets.layouts.recognize import is_flat, read_any, read_file
 from rl_lightning.datasets.references import Reference, d4rl_env, d4rl_reference, local_reference
 from rl_lightning.datasets.rows.action_kinds import bounds_of, settle_actions, sizes_of
 from rl_lightning.datasets.rows.episode_rows import RECORDED, EpisodeRows, split_episodes
@@ -35,7 +36,7 @@ def load_dataset(name: str) -> Dataset:
     """Reads a data set.
 
     Args:
-        name: `d4rl/...`, `minari/...`, `local/...`, or the path of an .hdf5, .npz or .pt file.
+        name: `d4rl/...`, `minari/...`, `local/...`, or the path of a file or folder.
     """
     return load_raw(name)[1]
 
@@ -77,7 +78,7 @@ def recording_of(raw: Raw, rows: EpisodeRows) -> torch.Tensor:
 def read_header(name: str) -> tuple[EnvSpec, dict[str, Any]]:
     """Shapes and metadata, without reading rows where the format allows it."""
     source = locate(name)
-    if source.kind == "minari" or source.path.suffix.lower() not in (".hdf5", ".h5"):
+    if source.kind == "minari" or not is_flat(source.path):
         raw = checked(source, read_source(source))
         return spec_of(raw), raw.metadata | {"rows": len(raw.arrays["rewards"])}
     shapes, metadata = peek_hdf5(source.path)
@@ -145,7 +146,17 @@ def reference_of(source: Source, metadata: dict[str, Any]) -> Reference | None:
 
 
 def sha256_of(source: Source) -> str:
-    return minari_digest(str(source.path)) if source.kind == "minari" else file_digest(source.path)
+    if source.kind == "minari":
+        return minari_digest(str(source.path))
+    return folder_digest(source.path) if source.path.is_dir() else file_digest(source.path)
+
+
+def folder_digest(folder: Path) -> str:
+    """Of all files below it, in order of their names."""
+    digest = hashlib.sha256()
+    for path in files_of(folder):
+        digest.update(str(path.relative_to(folder).as_posix()).encode() + bytes.fromhex(file_digest(path)))
+    return digest.hexdigest()
 
 
 def file_digest(path: Path) -> str:

@@ -23,7 +23,7 @@ from rl_lightning.datasets.layouts.column_map import parse_columns
 from rl_lightning.datasets.layouts.recognize import read_any
 from rl_lightning.datasets.load import checked, read_source
 from rl_lightning.datasets.rows.action_kinds import SLACK, rescaled, settle_actions
-from rl_lightning.datasets.rows.episode_rows import drop_nonfinite, ends_of, timeouts_of
+from rl_lightning.datasets.rows.episode_rows import drop_nonfinite, ends_of, timeouts_of, without
 from rl_lightning.datasets.rows.outliers import check_outliers
 from rl_lightning.errors import DataError
 
@@ -38,6 +38,7 @@ def convert(
     ends: Literal["truncated", "terminated"] | None = None,
     clip_actions: bool = False,
     columns: str | None = None,
+    mask: str | None = None,
 ) -> tuple[Path, int, int]:
     """Writes `target`; returns it, its rows, and how many bad ones were left out.
 
@@ -52,6 +53,7 @@ def convert(
         ends: What the ends of episodes are, where the file has no terminals.
         clip_actions: Actions beyond the bounds are clipped to them, as the env did that recorded them.
         columns: Of a table, which columns the arrays are made of: `observations=x,y actions=force episode=trial`.
+        mask: Of robomimic's files: those demonstrations alone that this mask lists.
     """
     if target.exists():
         raise DataError(f"{target}: is there already; choose another name or delete it")
@@ -61,6 +63,7 @@ def convert(
     raw = checked(source, raw)
     raw = with_limit(raw, max_episode_steps)
     raw = raw if ends is None else with_ends(raw, ends)
+    raw = raw if mask is None else masked(raw, mask)
     dropped = 0
     if leave_out_bad:
         raw, dropped = drop_nonfinite(raw)
@@ -89,6 +92,14 @@ def with_limit(raw: Raw, steps: int | None) -> Raw:
             raise DataError(f"{raw.where}: has 'timeouts' of its own; leave --max_episode_steps out")
         raw = raw._replace(metadata=raw.metadata | {"max_episode_steps": steps})
     return raw._replace(arrays={**raw.arrays, "timeouts": timeouts_of(raw)[0]})
+
+
+def masked(raw: Raw, mask: str) -> Raw:
+    """The rows of the demonstrations that a mask of the file lists."""
+    if f"mask_{mask}" not in raw.infos:
+        names = ", ".join(key.removeprefix("mask_") for key in raw.infos if key.startswith("mask_"))
+        raise DataError(f"{raw.where}: no mask '{mask}' (it has {names or 'none'})")
+    return without(raw, ~raw.infos[f"mask_{mask}"])
 
 
 def with_ends(raw: Raw, ends: Literal["truncated", "terminated"]) -> Raw:

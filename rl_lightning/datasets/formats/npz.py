@@ -95,7 +95,7 @@ def _members(path: Path, archive: zipfile.ZipFile, also: Collection[str]) -> dic
 def _size(path: Path, archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo) -> int:
     """Bytes of a member's rows by its header; raises unless it holds as many as it declares."""
     with archive.open(info) as file:
-        shape, dtype = _shape(file)
+        shape, dtype = shape_of(file)
         head = file.tell()
     if dtype.hasobject:
         raise DataError(
@@ -111,7 +111,8 @@ def _size(path: Path, archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo)
     return declared
 
 
-def _shape(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def shape_of(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """What the header of an array declares."""
     version = npy.read_magic(file)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = read(file)
