@@ -58,8 +58,8 @@ def convert(
     if target.exists():
         raise DataError(f"{target}: is there already; choose another name or delete it")
     source = locate(name)
-    told = None if columns is None else parse_columns(columns)
-    raw = read_any(source.path, told) if source.kind == "file" else read_source(source)
+    chosen_columns = None if columns is None else parse_columns(columns)
+    raw = read_any(source.path, chosen_columns) if source.kind == "file" else read_source(source)
     raw = checked(source, raw)
     raw = with_limit(raw, max_episode_steps)
     raw = raw if ends is None else with_ends(raw, ends)

@@ -1,12 +1,14 @@
 """Pickles of plain arrays, read without running anything.
 
 A pickle can run anything when it is loaded. This reader knows arrays, numbers, texts and containers by name and
-refuses every other name before it is looked up; what it knows takes no more memory than the file has bytes.
+refuses every other name before it is looked up; what it knows takes no more memory than the file has bytes. Tensors of
+torch become arrays, defaultdicts dictionaries, deques lists.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import pickle
 from pathlib import Path
 from typing import IO, Any
@@ -86,6 +88,74 @@ class _FromBuffer:
         return np.frombuffer(content, dtype).reshape(shape, order=order)  # type: ignore[call-overload]
 
 
+class _Factory:
+    """What a defaultdict would make its missing values of: named by pickles, and never called."""
+
+    __slots__ = ()
+
+
+class _DefaultDict:
+    """An ordinary dictionary in place of one that makes values."""
+
+    __slots__ = ()
+
+    def __call__(self, factory: Any = None) -> dict[Any, Any]:
+        if not isinstance(factory, _Factory | None):
+            raise pickle.UnpicklingError("a defaultdict of something else than plain containers")
+        return {}
+
+
+class _Deque:
+    """A list in place of a deque, which the pickle then fills."""
+
+    __slots__ = ()
+
+    def __call__(self, values: Any = (), most: int | None = None) -> list[Any]:
+        return list(values)
+
+
+class _Storage:
+    """The numbers of a torch tensor, by torch's own reader of nothing but tensors."""
+
+    __slots__ = ()
+
+    def __call__(self, content: bytes) -> Any:
+        import torch
+
+        if not isinstance(content, bytes):
+            raise pickle.UnpicklingError("a tensor without its bytes")
+        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+
+
+class _Tensor:
+    """An array in place of a torch tensor: a window on numbers that are in the file."""
+
+    __slots__ = ()
+
+    def __call__(
+        self, storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *rest: Any
+    ) -> np.ndarray:
+        import torch
+
+        if not isinstance(storage, torch.storage.TypedStorage):
+            raise pickle.UnpicklingError("a tensor without numbers")
+        if math.prod(size) > len(storage):
+            raise pickle.UnpicklingError("a tensor that repeats its numbers")
+        plain = torch.empty(0, dtype=storage.dtype).set_(storage.untyped(), offset, size, stride)
+        plain = plain.float() if plain.dtype == torch.bfloat16 else plain
+        return np.ascontiguousarray(plain.numpy())
+
+
+class _Parameter:
+    """The array of a torch parameter."""
+
+    __slots__ = ()
+
+    def __call__(self, data: Any, *rest: Any) -> Any:
+        return data
+
+
+_FACTORIES = ("list", "dict", "set", "tuple", "int", "float", "bool", "str")
 _CORES = ("numpy.core", "numpy._core")
 ADMITTED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _ArrayClass(),
@@ -94,6 +164,12 @@ ADMITTED: dict[tuple[str, str], Any] = {
     ("builtins", "bytearray"): _Bytes(),
     ("builtins", "complex"): complex,
     ("collections", "OrderedDict"): dict,
+    ("collections", "defaultdict"): _DefaultDict(),
+    ("collections", "deque"): _Deque(),
+    ("torch.storage", "_load_from_bytes"): _Storage(),
+    ("torch._utils", "_rebuild_tensor_v2"): _Tensor(),
+    ("torch._utils", "_rebuild_parameter"): _Parameter(),
+    **{(module, name): _Factory() for module in ("builtins", "__builtin__") for name in _FACTORIES},
     **{(f"{core}.multiarray", "_reconstruct"): _Reconstruct() for core in _CORES},
     **{(f"{core}.multiarray", "scalar"): _Scalar() for core in _CORES},
     **{(f"{core}.numeric", "_frombuffer"): _FromBuffer() for core in _CORES},

@@ -1,4 +1,4 @@
-"""Which columns of a table are observations, actions and the rest: by their names, or as told."""
+"""Which columns of a table are observations, actions and the rest: by their names, or as chosen."""
 
 from __future__ import annotations
 
@@ -64,14 +64,16 @@ def _spread(values: str) -> list[str]:
     return names
 
 
-def map_columns(where: str, there: Iterable[str], told: Mapping[str, list[str]] | None = None) -> ColumnMap:
-    """Takes the columns that are told; without, those whose names say what they are."""
+def map_columns(
+    where: str, there: Iterable[str], chosen_columns: Mapping[str, list[str]] | None = None
+) -> ColumnMap:
+    """Takes the columns that are chosen; without, those whose names say what they are."""
     names = list(there)
-    if told is None:
+    if chosen_columns is None:
         return ColumnMap(_by_name(names), _first(names, EPISODES), _first(names, ORDERS))
     columns = {
         name: [each for want in wanted for each in _matching(where, names, want)]
-        for name, wanted in told.items()
+        for name, wanted in chosen_columns.items()
     }
     episode, order = columns.pop("episode", [None]), columns.pop("order", [None])
     return ColumnMap(columns, episode[0], order[0])
@@ -105,10 +107,10 @@ def _first(names: list[str], wanted: tuple[str, ...]) -> str | None:
 
 
 def rows_of_table(
-    where: str, table: Mapping[str, Array], layout: str, told: Mapping[str, list[str]] | None = None
+    where: str, table: Mapping[str, Array], layout: str, chosen_columns: Mapping[str, list[str]] | None = None
 ) -> Raw:
     """A table's rows under our names, sorted by episode where a column says which one a row is of."""
-    mapped = map_columns(where, table, told)
+    mapped = map_columns(where, table, chosen_columns)
     lacking = [key for key in NEEDED if key not in mapped.columns]
     if lacking:
         raise DataError(

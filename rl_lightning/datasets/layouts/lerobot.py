@@ -41,24 +41,24 @@ def read_lerobot(folder: Path, keys: list[str] | None = None) -> Raw:
     observed = _observed(folder, features, keys)
     there = column_names(files[0])
     outcomes = {name: [column] for name, column in OUTCOMES.items() if column in there}
-    told = {
+    chosen_columns = {
         "observations": observed,
         "actions": ["action"],
         "episode": [EPISODE],
         **({"order": [ORDER]} if ORDER in there else {}),
         **outcomes,
     }
-    lacking = [column for columns in told.values() for column in columns if column not in there]
+    lacking = [column for columns in chosen_columns.values() for column in columns if column not in there]
     if lacking:
         raise DataError(f"{folder}: its tables have no '{lacking[0]}' (they have {', '.join(there[:12])})")
-    table = parquet_columns(files, [column for columns in told.values() for column in columns])
+    table = parquet_columns(files, [column for columns in chosen_columns.values() for column in columns])
     frames = info.get("total_frames")
     rows = len(table[EPISODE])
     if isinstance(frames, int) and frames != rows:
         raise DataError(
             f"{folder}: {INFO} says {frames} frames, its tables have {rows}: fetch the rest of its files"
         )
-    return rows_of_table(str(folder), table, _layout(info, features, observed), told)._replace(
+    return rows_of_table(str(folder), table, _layout(info, features, observed), chosen_columns)._replace(
         where=str(folder)
     )
 

@@ -41,19 +41,19 @@ def read_array(path: Path) -> Array:
         raise damaged(path, error) from None
 
 
-def read_npy(path: Path, told: Mapping[str, list[str]] | None = None) -> Raw:
+def read_npy(path: Path, chosen_columns: Mapping[str, list[str]] | None = None) -> Raw:
     """A table: the fields of a record, or the columns of a matrix by their numbers."""
     array = read_array(path)
     if array.dtype.names:
         table = {name: array[name] for name in array.dtype.names}
-        return rows_of_table(str(path), table, f"an array of {len(table)} fields", told)
+        return rows_of_table(str(path), table, f"an array of {len(table)} fields", chosen_columns)
     if array.ndim != 2:
         raise DataError(
             f"{path}: a single array of shape {array.shape}; a data set needs observations and actions: put "
             "observations.npy, actions.npy ... into a folder"
         )
     table = {str(column): array[:, column] for column in range(array.shape[1])}
-    return rows_of_table(str(path), table, f"an array of {len(table)} columns", told)
+    return rows_of_table(str(path), table, f"an array of {len(table)} columns", chosen_columns)
 
 
 def holds_objects(path: Path) -> bool:

@@ -18,7 +18,7 @@ from rl_lightning.extras import pip_command
 RLLIB = {"eps_id", "obs", "actions"}
 
 
-def read_csv(path: Path, told: Mapping[str, list[str]] | None = None) -> Raw:
+def read_csv(path: Path, chosen_columns: Mapping[str, list[str]] | None = None) -> Raw:
     check_text(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -37,7 +37,7 @@ def read_csv(path: Path, told: Mapping[str, list[str]] | None = None) -> Raw:
     if len(set(names)) != len(names):
         raise DataError(f"{path}: two columns have the same name; its first line must name each once")
     table = {name: _numbers(column) for name, column in zip(names, columns, strict=True)}
-    return rows_of_table(str(path), table, f"a CSV table of {len(names)} columns", told)
+    return rows_of_table(str(path), table, f"a CSV table of {len(names)} columns", chosen_columns)
 
 
 def _numbers(column: list[str]) -> Array:
@@ -54,7 +54,7 @@ def _numbers(column: list[str]) -> Array:
     return np.array(column)
 
 
-def read_parquet(path: Path, told: Mapping[str, list[str]] | None = None) -> Raw:
+def read_parquet(path: Path, chosen_columns: Mapping[str, list[str]] | None = None) -> Raw:
     names = column_names(path)
     if names == ["item"]:
         raise DataError(
@@ -63,7 +63,7 @@ def read_parquet(path: Path, told: Mapping[str, list[str]] | None = None) -> Raw
     table = parquet_columns([path])
     rllib = set(names) >= RLLIB
     layout = "an RLlib table of parquet" if rllib else f"a parquet table of {len(names)} columns"
-    return rows_of_table(str(path), table, layout, told)
+    return rows_of_table(str(path), table, layout, chosen_columns)
 
 
 def column_names(path: Path) -> list[str]:
