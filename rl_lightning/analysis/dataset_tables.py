@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from rl_lightning.analysis.listing import table
-from rl_lightning.datasets.data_files import D4RL_FILES, locate
+from rl_lightning.datasets.d4rl_files import D4RL_FILES
+from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.load import load_raw, sha256_of
 from rl_lightning.datasets.rows.checks import examine
 from rl_lightning.datasets.summary import data_folders, episode_table

@@ -123,12 +123,25 @@ def _convert(words: list[str]) -> int:
 
 
 def _get(words: list[str]) -> int:
-    parsed = parse(words, takes=("url",), command="data")
+    parsed = parse(words, takes=("url", "mirror"), command="data")
     name = _one(parsed, "get")
+    from rl_lightning.datasets.remote_files import hub_parts
+
+    if name.startswith("minari/"):
+        from rl_lightning.datasets.formats.minari_reader import get_minari
+
+        print(get_minari(name.removeprefix("minari/")))
+        return 0
+    if hub_parts(name)[0] and not hub_parts(name)[1]:
+        from rl_lightning.datasets.hub_files import get_repository
+
+        print(get_repository(name))
+        return 0
     from rl_lightning.datasets.download import get_dataset
     from rl_lightning.runs.recording.bar import Bar
 
-    print(get_dataset(name, parsed.get("url"), Bar("MB", 1e6), lambda text: print(text, flush=True)))
+    mirrors = [each for each in (parsed.get("mirror") or "").split(",") if each]
+    print(get_dataset(name, Bar("MB", 1e6), lambda text: print(text, flush=True), parsed.get("url"), mirrors))
     return 0
 
 

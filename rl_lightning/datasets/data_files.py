@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from rl_lightning.datasets.d4rl_files import D4RL_FILES
 from rl_lightning.datasets.references import short_name
 from rl_lightning.errors import DataError
 from rl_lightning.io.nearness import nearest
@@ -16,25 +17,6 @@ READABLE = (".hdf5", ".h5", ".npz", ".pt", ".parquet", ".csv", ".npy")
 CONVERTIBLE = (".json", ".jsonl", ".pkl", ".pickle")
 FOLDER_MARKS = ("meta/info.json",)  # of data sets that are folders
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-MUJOCO = ("hopper", "halfcheetah", "walker2d", "ant")
-LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
-_MAZES = {
-    "umaze": "u-maze_noisy_multistart_False_multigoal_False",
-    "umaze-diverse": "u-maze_noisy_multistart_True_multigoal_True",
-    "medium-play": "big-maze_noisy_multistart_True_multigoal_False",
-    "medium-diverse": "big-maze_noisy_multistart_True_multigoal_True",
-    "large-play": "hardest-maze_noisy_multistart_True_multigoal_False",
-    "large-diverse": "hardest-maze_noisy_multistart_True_multigoal_True",
-}
-# name -> folder of D4RL's server and file
-D4RL_FILES = {
-    f"{env}-{level}-v2": ("gym_mujoco_v2", f"{env}_{level.replace('-', '_')}-v2.hdf5")
-    for env in MUJOCO
-    for level in LEVELS
-} | {
-    f"antmaze-{maze}-v2": ("ant_maze_v2", f"Ant_maze_{file}_sparse_fixed.hdf5")
-    for maze, file in _MAZES.items()
-}  # fmt: skip
 
 
 class Source(NamedTuple):
@@ -77,8 +59,10 @@ def ogbench_file(name: str) -> str:
 def d4rl_file(name: str) -> str:
     """The file name of one of D4RL's data sets."""
     stem = short_name(name)
-    if stem in D4RL_FILES:
-        return D4RL_FILES[stem][1]
+    return D4RL_FILES[stem][1] if stem in D4RL_FILES else _usual_file(stem)
+
+
+def _usual_file(stem: str) -> str:
     first, _, rest = stem.partition("-")
     level, dash, version = rest.rpartition("-")
     return f"{first}_{level.replace('-', '_')}{dash}{version}.hdf5" if level else f"{stem}.hdf5"
@@ -86,9 +70,10 @@ def d4rl_file(name: str) -> str:
 
 def d4rl_places(name: str) -> list[Path]:
     """Where a D4RL file may lie, in the order it is looked for."""
-    file, plain = d4rl_file(name), f"{short_name(name)}.hdf5"
+    stem = short_name(name)
+    files = dict.fromkeys((d4rl_file(name), _usual_file(stem), f"{stem}.hdf5"))
     folders = (data_dir() / "d4rl", data_dir(), d4rl_dir())
-    return [folder / each for folder in folders for each in dict.fromkeys((file, plain))]
+    return [folder / each for folder in folders for each in files]
 
 
 def locate(name: str, missing_ok: bool = False) -> Source:

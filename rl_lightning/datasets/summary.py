@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl_lightning.datasets.data_files import D4RL_FILES, READABLE, d4rl_dir, data_dir
+from rl_lightning.datasets.d4rl_files import D4RL_FILES
+from rl_lightning.datasets.data_files import READABLE, d4rl_dir, data_dir
 from rl_lightning.datasets.formats.hdf5 import peek_hdf5, read_columns
+from rl_lightning.datasets.formats.minari_reader import local_datasets
 from rl_lightning.datasets.formats.raw import VALUED, Array, Raw
 from rl_lightning.datasets.references import short_name
 from rl_lightning.datasets.rows.episode_rows import ends_of, timeouts_of
@@ -59,6 +61,11 @@ def data_folders() -> list[DataFolder]:
     folders = [DataFolder(own, [describe(path) for path in _files(own)])]
     if theirs.resolve() != own.resolve():
         folders.append(DataFolder(theirs, [describe(path) for path in _files(theirs)]))
+    minari = local_datasets()
+    if minari:
+        empty: dict[str, Any] = {"rows": None, "episodes": None, "mean_return": None, "MB": None, "note": ""}
+        files = [{"name": f"minari/{name}"} | empty | counts for name, counts in minari]
+        folders.append(DataFolder(Path("Minari"), files))
     return folders
 
 
@@ -73,6 +80,8 @@ def dataset_name(path: Path) -> str:
     """What a user types for a file: its name where it has one, else its path."""
     if path.parent == data_dir() / "local":
         return f"local/{path.stem}"
+    if path.parent == data_dir() / "ogbench":
+        return f"ogbench/{path.stem}"
     for name, (_, file) in D4RL_FILES.items():
         if path.name == file:
             return f"d4rl/{name}"

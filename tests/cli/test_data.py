@@ -170,12 +170,12 @@ def test_mistakes(rl: Rl) -> None:
 
 
 def test_a_fetched_file_is_not_fetched_again(rl: Rl, folders: Path) -> None:
-    path = folders / "data" / "d4rl" / "hopper_medium-v2.hdf5"
+    path = folders / "data" / "d4rl" / "walker2d_medium-v2.hdf5"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"x")
-    assert "is here already" in rl("data", "get", "d4rl/hopper-medium-v2").out
+    assert "is here already" in rl("data", "get", "d4rl/walker2d-medium-v2").out
     Path(f"{path}.sha256").write_text("0" * 64 + "  x\n")
-    assert "damaged" in rl("data", "get", "d4rl/hopper-medium-v2").err
+    assert "damaged" in rl("data", "get", "d4rl/walker2d-medium-v2").err
 
 
 def test_from_a_run(rl: Rl, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,9 +10,9 @@ import psutil
 import pytest
 from data_files import make_rows, write
 
-from rl_lightning.datasets import download as fetching
 from rl_lightning.datasets import load_dataset, normalized_score
-from rl_lightning.datasets.data_files import D4RL_FILES, d4rl_file, data_dir, locate
+from rl_lightning.datasets.d4rl_files import D4RL_FILES
+from rl_lightning.datasets.data_files import d4rl_file, data_dir, locate
 from rl_lightning.datasets.references import d4rl_reference
 from rl_lightning.datasets.rows.checks import examine
 from rl_lightning.datasets.summary import data_folders, dataset_name
@@ -68,7 +66,7 @@ def test_data_folder_is_outside_of_the_checkout(monkeypatch, tmp_path):
 
 def test_d4rl_files_are_found_in_either_folder(folders):
     assert d4rl_file("d4rl/hopper-medium-replay-v2") == "hopper_medium_replay-v2.hdf5"
-    assert len(D4RL_FILES) == 30 and D4RL_FILES["antmaze-umaze-v2"][1].startswith("Ant_maze_u-maze")
+    assert len(D4RL_FILES) == 91 and D4RL_FILES["antmaze-umaze-v2"][1].startswith("Ant_maze_u-maze")
     weights = {"algorithm": b"SAC", "iteration": 9, "policy/fc0/weight": np.ones((256, 11))}
     write(folders / "d4rl" / "hopper_medium-v2.hdf5", hopper_rows(), weights)
     data = load_dataset("d4rl/hopper-medium-v2")
@@ -145,78 +143,12 @@ def test_check_asks_the_termination_rule(tmp_path):
     assert not topics(write(tmp_path / "b.hdf5", rows, metadata))["rule"][0]
 
 
-@pytest.fixture
-def server(folders):
-    """Serves a folder; `hide` makes it promise more than it sends."""
-    root = folders / "served" / "gym_mujoco_v2"
-    root.mkdir(parents=True)
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        extra = 0
-
-        def __init__(self, *args):
-            super().__init__(*args, directory=str(folders / "served"))
-
-        def send_header(self, key, value):
-            super().send_header(key, str(int(value) + self.extra) if key == "Content-Length" else value)
-
-        def log_message(self, *args):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as service:
-        threading.Thread(target=service.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{service.server_port}/gym_mujoco_v2", root, Handler
-        service.shutdown()
-
-
-def test_fetching(server, folders):
-    base, root, handler = server
-    write(root / "hopper_medium-v2.hdf5", hopper_rows())
-    url, path = f"{base}/hopper_medium-v2.hdf5", fetching.target_of("d4rl/hopper-medium-v2")[1]
-    told = []
-    digest = fetching.fetch(url, path, lambda done, size: told.append((done, size)))
-    assert load_dataset("d4rl/hopper-medium-v2").sha256 == digest == fetching.recorded_digest(path)
-    assert told[-1][0] == told[-1][1] == path.stat().st_size
-    write(root / "hopper_medium-v2.hdf5", make_rows([3], [True], 11, 3))  # another file under the same name
-    with pytest.raises(DataError, match="Nothing was replaced"):
-        fetching.fetch(url, path)
-    assert fetching.file_digest(path) == digest
-    handler.extra = 50
-    with pytest.raises(DataError, match=r"bytes arrived|cannot be fetched"):
-        fetching.fetch(url, path.with_name("other.hdf5"))
-    handler.extra = 0
-    (root / "cut.hdf5").write_bytes((root / "hopper_medium-v2.hdf5").read_bytes()[:700])
-    with pytest.raises(DataError, match="damaged"):
-        fetching.fetch(f"{base}/cut.hdf5", path.with_name("cut.hdf5"))
-    with pytest.raises(DataError, match="404"):
-        fetching.fetch(f"{base}/none.hdf5", path.with_name("none.hdf5"))
-    assert sorted(p.name for p in path.parent.iterdir()) == [path.name, f"{path.name}.sha256"]
-
-
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("local/x", "rl data make"),
-        ("minari/a/b-v0", "minari download"),
-        ("d4rl/nothing-v2", "none of the files"),
-    ],
-)
-def test_what_cannot_be_fetched(name, word):
-    with pytest.raises(DataError, match=word):
-        fetching.target_of(name)
-
-
-def test_only_http_is_fetched(tmp_path):
-    with pytest.raises(DataError, match="only http"):
-        fetching.fetch("file:///etc/passwd", tmp_path / "x")
-
-
 def test_minari(tmp_path, monkeypatch):
     minari = pytest.importorskip("minari")
     import gymnasium
 
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    with pytest.raises(DataError, match="minari download test/pendulum-v0"):
+    with pytest.raises(DataError, match="rl data get minari/test/pendulum-v0"):
         load_dataset("minari/test/pendulum-v0")
     from minari.data_collector import EpisodeBuffer
 
