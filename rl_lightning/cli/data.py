@@ -16,44 +16,26 @@ def data(words: list[str]) -> int:
 
     usage: rl data list | info | check | make | convert | get | publish ...
 
-    Recorded experience, by name: d4rl/hopper-medium-v2, minari/mujoco/hopper/medium-v0, local/hopper-medium, or a path
-    of an .hdf5, .npz or .pt file. Data live in $RL_DATA_DIR (rl data list says where); D4RL's own folder is looked in,
-    too.
+      rl data list [--all] [--format json]    what is there; with --all also what can be fetched
+      rl data info NAME                       shapes, metadata, reference returns, checksum
+      rl data check FILE                      which layout it has, what is missing, what that rules out, what is wrong
+      rl data make local/hopper-medium        plays a policy; --run RUN takes that run's policy or replay
+      rl data make ogbench/cube-single-play   OGBench's scripted oracles, --episodes 1000; goes on where it stopped
+      rl data convert OLD NEW.hdf5            also JSON, and pickles of plain arrays, which training does not read
+      rl data get d4rl/hopper-medium-v2       downloads, resumes, checks; nothing else here ever downloads
+      rl data publish RUN --level medium      the run's actor, under 1 MB, for make
 
-      rl data list                            what is there: rows, episodes, mean return, MB
-      rl data info local/hopper-medium        shapes, metadata, reference returns, checksum
-      rl data check d4rl/hopper-medium-v2     episodes, returns, ends, NaNs, jumps, shifted next rows, actions, rule
-      rl data make local/hopper-medium --rows 100000
-      rl data make local/hopper-medium-replay --run sac-hopper-1
-      rl data convert old.npz new.hdf5        also from .json, and from .pkl that holds nothing but plain arrays
-      rl data get d4rl/hopper-medium-v2       downloads; nothing else here ever does
-      rl data publish sac-hopper-1 --level medium
+    NAME is d4rl/..., ogbench/..., minari/..., local/... (in $RL_DATA_DIR), or a path: .hdf5, .npz, .npy, .pt, .csv,
+    .parquet, a folder of episodes or of LeRobot. get takes hub:USER/REPO[/FILE], too.
 
-    levels of make: random, medium, expert, medium-expert, medium-replay; -narrow (little noise) and -sparse (few rows
-    of high reward) may follow. Envs: hopper, halfcheetah, walker2d, pendulum; others with --env.
-
-      --format text|json      of list and info
-      --all                   list: also what can be fetched
-      --rows N                make: rows to record (default 100000, narrow 30000; of a replay: all)
-      --seed N                make: (default 0)
-      --run RUN               make: record from a run, or take its replay where the name says replay
-      --checkpoint NAME       make, publish: best, last or step-N (default best; of a replay: last)
-      --env ID                make: the env, where the name does not say it; convert: of the data, with its bounds
-      --num_envs N            make: envs that play at a time
-      --greedy                make: the policy's mode instead of samples
-      --force                 make: replace a data set of that name
-      --drop_nonfinite              convert: leave out rows with NaN, infinite or far-off numbers
-      --max_episode_steps N   convert: time limit of a file that does not say where episodes were cut
-      --clip_actions          convert: actions beyond the bounds were clipped by the env that recorded them
-      --columns MAP           convert: of a table, "observations=x,y actions=force rewards=r episode=trial"
-      --mask NAME             convert: of robomimic's files, the demonstrations of one mask
-      --ends WHAT             convert: truncated or terminated, where a file has no terminals
-      --action_low X[,X...]   convert: with --action_high, the bounds that are mapped onto [-1, 1], one per dimension
-      --action_high X
-      --url URL               get: another server
-      --level NAME            publish: what the policy is called
-      --output FILE           publish: (default <data folder>/policies/<env>-<level>.safetensors)
-      --episodes N            publish: played to measure its return (default 20)
+      make      --rows N --seed N --run RUN --checkpoint best|last|step-N --env ID --num_envs N --greedy --force
+                NAME ends in random, medium, expert, medium-expert, medium-replay; -narrow and -sparse may follow
+      convert   --env ID (its bounds of actions) or --action_low X,.. --action_high X,..; --clip_actions beyond them
+                --ends truncated|terminated    where a file has no terminals; --max_episode_steps N where no timeouts
+                --columns "observations=x,y actions=u rewards=r episode=trial"    of tables, and keys of observations
+                --mask NAME of robomimic's; --drop_nonfinite leaves out rows with NaN, infinite or far-off numbers
+      get       --mirror SERVER,... tried first, with the same file names; --url URL of this very file
+      publish   --level NAME --output FILE --checkpoint NAME --episodes N (played to measure its return; 20)
     """
     actions = {
         "list": _list, "info": _info, "check": _check, "make": _make, "convert": _convert, "get": _get,
@@ -148,10 +130,12 @@ def _get(words: list[str]) -> int:
 def _make(words: list[str]) -> int:
     parsed = parse(
         words,
-        takes=("rows", "seed", "run", "checkpoint", "env", "num_envs"),
+        takes=("rows", "seed", "run", "checkpoint", "env", "num_envs", "episodes"),
         switches=("greedy", "force"),
         command="data",
     )
+    if len(parsed.words) == 1 and parsed.words[0].startswith("ogbench/"):
+        return _make_ogbench(parsed)
     if len(parsed.words) != 1 or not parsed.words[0].startswith("local/"):
         raise ConfigError("rl data make needs a name of your own below local/, e.g. local/hopper-medium")
     from rl_lightning.runs.recording.record_dataset import DatasetRequest, described, record_dataset
@@ -169,6 +153,14 @@ def _make(words: list[str]) -> int:
         command=" ".join(parsed.raw),
     )
     print(described(wanted.name, *record_dataset(wanted)))
+    return 0
+
+
+def _make_ogbench(parsed: ParsedArgs) -> int:
+    from rl_lightning.runs.recording.record_ogbench import EPISODES, record_ogbench
+
+    seed, episodes = parsed.integer("seed", 0, least=0), parsed.integer("episodes", EPISODES)
+    print(record_ogbench(parsed.words[0], episodes, seed, parsed.has("force")))
     return 0
 
 
