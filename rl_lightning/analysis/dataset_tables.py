@@ -33,6 +33,7 @@ def list_datasets(form: str = "text", fetchable: bool = False, edge: int | None 
         there = {row["name"] for shelf in folders for row in shelf.files}
         names = [f"d4rl/{name}" for name in D4RL_FILES if f"d4rl/{name}" not in there]
         lines += ["rl data get fetches any of these:", *(f"  {name}" for name in names)]
+        lines += ["and ogbench/NAME, minari/ID, hub:USER/REPO, hub:USER/REPO/FILE"]
     elif not any(shelf.files for shelf in folders):
         lines.append("record some with: rl data make local/pendulum-random --rows 20000")
     return "\n".join(lines)

@@ -110,6 +110,11 @@ def check_learner(rows: Dataset, learner: str, needs: tuple[str, ...]) -> None:
             f"{rows.name}: no 'rewards', which {learner} learns from. Demonstrations are imitated: use BC, or "
             "DiffusionPolicy with WindowData"
         )
+    if lacking and " " in rows.name:  # arrays in memory, which nothing converts
+        raise DataError(
+            f"{rows.name}: no 'terminals', so {learner} cannot tell a failure from a time limit; give them, all False "
+            "where episodes were cut"
+        )
     if lacking:
         raise DataError(
             f"{rows.name}: no 'terminals', so {learner} cannot tell a failure from a time limit. If its episodes were "

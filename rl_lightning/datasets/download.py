@@ -82,7 +82,7 @@ def fetch(file: RemoteFile, progress: Progress | None = None, tell: Tell | None 
             part = _fetch_part(file, url, progress, tell)
             digest = check_part(file, part, url)
         except (RefusedError, CutShortError) as error:
-            failures.append(f"{url}: {error}")
+            failures.append(str(error) if url == file.name else f"{url}: {error}")
             if tell is not None and len(file.urls) > 1:
                 tell(failures[-1])
             continue

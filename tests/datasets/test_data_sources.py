@@ -86,6 +86,37 @@ def test_d4rl_files_are_found_in_either_folder(folders):
     assert names == ["d4rl/hopper-medium-v2"] * 2
 
 
+@pytest.mark.parametrize(
+    ("name", "steps", "reference"),
+    [
+        ("hopper-medium-replay-v0", 1000, 3234.3),
+        ("walker2d-medium-replay-v0", 1000, 4592.3),
+        ("halfcheetah-full-replay-v2", 1000, 12135.0),
+        ("antmaze-large-diverse-v0", 1000, 1.0),
+        ("antmaze-umaze-v2", 700, 1.0),
+        ("pen-human-v0", 100, 3076.8331017826877),
+        ("door-cloned-v0", 200, 2880.5693087298737),
+        ("hammer-expert-v1", 200, 12794.134825156867),
+        ("relocate-human-v1", 200, 4233.877797728884),
+        ("kitchen-mixed-v0", 280, 4.0),
+        ("maze2d-medium-v1", 600, 277.39),
+        ("maze2d-large-dense-v1", 800, 303.4857382709002),
+    ],
+)
+def test_every_family_of_d4rl_is_read_by_the_name_of_its_server(folders, name, steps, reference):
+    file = D4RL_FILES[name][1]
+    write(folders / "d4rl" / file, make_rows([5, 4], [True, False]))
+    data = load_dataset(f"d4rl/{name}")
+    assert data.spec.max_episode_steps == steps and data.reference.high == reference
+    assert dataset_name(folders / "d4rl" / file) == f"d4rl/{name}"
+
+
+def test_all_families_have_references():
+    assert all(d4rl_reference(name) is not None for name in D4RL_FILES)
+    files = [file for _, file in D4RL_FILES.values()]
+    assert len(set(files)) == len(files), "one folder holds them all"
+
+
 def test_d4rl_actions_are_clipped_and_told(folders):
     rows = hopper_rows()
     rows["actions"][2, 0] = 1.5
@@ -173,6 +204,8 @@ def test_minari(tmp_path, monkeypatch):
     assert data.spec.env_id == "Pendulum-v1" and data.lengths().tolist() == [20] * 3
     assert data.action.abs().max() <= 1 and data.action.abs().max() > 0.8 and data.spec.action_high == (2.0,)
     assert (data.next_obs[:19] == data.obs[1:20]).all() and len(data.sha256) == 64
+    (listed,) = (row for shelf in data_folders() for row in shelf.files)
+    assert (listed["name"], listed["rows"], listed["episodes"]) == ("minari/test/pendulum-v0", 60, 3)
     few = SimpleNamespace(available=1000)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: few)
     with pytest.raises(DataError, match="minari/test/pendulum-v0: unpacks to"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -308,3 +310,31 @@ def test_the_hub_without_its_client(monkeypatch):
         get_dataset("hub:a/b/c.hdf5", lambda *_: None, print)
     with pytest.raises(DataError, match="needs its client"):
         get_repository("hub:a/b")
+
+
+HUB_SCRIPT = """
+import sys
+from rl_lightning.datasets.download import get_dataset
+print(get_dataset("hub:some/repo/rows.hdf5", lambda *_: None, print))
+"""
+
+
+def test_the_real_client_of_the_hub(tmp_path, monkeypatch):
+    """Against a local stand-in of the Hub's server."""
+    pytest.importorskip("huggingface_hub", exc_type=ImportError)
+    root = tmp_path / "served"
+    place = root / "datasets" / "some" / "repo" / "resolve" / "main"
+    place.mkdir(parents=True)
+    write(place / "rows.hdf5", make_rows([5, 4], [True, False]))
+    with serving(root) as (base, _):
+        env = os.environ | {
+            "HF_ENDPOINT": base,
+            "HF_HOME": str(tmp_path / "hf"),
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", HUB_SCRIPT], env=env, capture_output=True, text=True, timeout=120
+        )
+    assert done.returncode == 0, done.stderr
+    there = tmp_path / "data" / "hub" / "some" / "repo" / "rows.hdf5"
+    assert there.read_bytes() == (place / "rows.hdf5").read_bytes() and load_dataset(str(there)).rows == 9

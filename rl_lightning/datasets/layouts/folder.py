@@ -14,8 +14,8 @@ from rl_lightning.errors import DataError
 
 
 def files_of(folder: Path) -> list[Path]:
-    """All files that a data set in a folder is made of; videos among them are not read."""
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    """All files that a data set in a folder is made of, but for videos, which are not read."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() != ".mp4")
 
 
 def read_folder(folder: Path) -> Raw:

@@ -52,7 +52,7 @@ def read_compact(path: Path) -> Raw:
         "timeouts": last[1:][going[:-1]],
     }
     infos = {key: members[key][going] for key in STATES if key in members}
-    layout = f"OGBench's compact form: {int(last.sum())} trajectories without rewards"
+    layout = f"OGBench's compact form: {int(last.sum())} trajectories"
     return Raw(str(path), arrays, infos, {LAYOUT: layout, "source": "OGBench"})
 
 
@@ -93,7 +93,7 @@ def relabelled(raw: Raw, env_id: str) -> Raw:
     goals: Array = states["masks"] == 0
     arrays = {**raw.arrays, "rewards": states["rewards"], "terminals": goals}
     metadata = raw.metadata | {
-        LAYOUT: f"{raw.metadata[LAYOUT]}, given those of {env_id}",
+        LAYOUT: f"{raw.metadata[LAYOUT]}, rewards of {env_id}",
         GOALS: "success ends a task; the recording goes on",
     }
     return raw._replace(arrays=arrays, metadata=metadata)

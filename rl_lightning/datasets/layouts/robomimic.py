@@ -18,6 +18,7 @@ from rl_lightning.datasets.layouts.episodes import join_episodes
 from rl_lightning.errors import DataError
 
 ARRAYS = ("actions", "rewards", "dones")
+MOST_DEMOS = 100_000  # that a mask may list
 MOST_PER_STEP = 2  # dimensions of observations that are numbers; pictures have four
 
 
@@ -76,6 +77,7 @@ def _masks(file: h5py.File, path: Path) -> dict[str, set[str]]:
     return {
         name: {each.decode() if isinstance(each, bytes) else str(each) for each in member[()]}
         for name, member in members.items()
+        if member.ndim == 1 and len(member) <= MOST_DEMOS
     }
 
 
@@ -134,6 +136,6 @@ def _about(data: h5py.Group, keys: list[str], left_out: list[str], count: int) -
     try:
         env = json.loads(data.attrs.get("env_args", "{}"))
         metadata["robomimic_env"] = str(env["env_name"])
-    except (ValueError, TypeError, KeyError):
-        pass
+    except (ValueError, TypeError, KeyError, RecursionError):
+        metadata["robomimic_env"] = "unknown"
     return metadata

@@ -41,16 +41,18 @@ def read_csv(path: Path, chosen_columns: Mapping[str, list[str]] | None = None) 
 
 
 def _numbers(column: list[str]) -> Array:
-    """Whole numbers, numbers or truths where all values are; else text."""
+    """Truths, whole numbers from 0, or numbers, where all values are; else text."""
     truths = {"true": True, "false": False}
     lowered = [value.strip().lower() for value in column]
     if lowered and all(value in truths for value in lowered):
         return np.array([truths[value] for value in lowered])
     for kind in (np.int64, np.float64):
         try:
-            return np.array(column).astype(kind)
+            numbers = np.array(column).astype(kind)
         except (ValueError, OverflowError):
             continue
+        if numbers.dtype.kind == "f" or not (numbers < 0).any():  # those below 0 number nothing
+            return numbers
     return np.array(column)
 
 
