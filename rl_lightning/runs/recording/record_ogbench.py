@@ -64,16 +64,16 @@ def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bo
     recorder = _Recorder(f"ogbench/{path.stem}", match[1], match[3] == "noisy")
     about = {"name": path.stem, "seed": seed, "ogbench": metadata.version("ogbench")}
     _same_recording(parts, about)
-    bar, begun = Bar("episodes"), 0
+    bar, kept_before = Bar("episodes"), 0
     for number in range(episodes):
         part = parts / f"{number:06d}.npz"
         if part.exists():
-            begun = number + 1
+            kept_before = number + 1
             continue
         with atomic_open(part) as file:
             episode: dict[str, Any] = recorder.episode(derive(seed, f"ogbench-{number}"))
             np.savez_compressed(file, allow_pickle=False, **episode)
-        bar(number + 1 - begun, episodes - begun)
+        bar(number + 1 - kept_before, episodes - kept_before)
     _join([parts / f"{number:06d}.npz" for number in range(episodes)], path)
     write_json(path.with_suffix(".json"), about | {"episodes": episodes})
     shutil.rmtree(parts)
@@ -81,7 +81,7 @@ def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bo
 
 
 def _same_recording(parts: Path, about: dict[str, Any]) -> None:
-    """Episodes of another seed or package are begun anew."""
+    """Episodes of another seed or package are recorded anew."""
     file = parts / "about.json"
     try:
         before = json.loads(file.read_text())
