@@ -18,7 +18,7 @@ from rl_lightning.datasets.hub_files import fetch_from_hub
 from rl_lightning.datasets.load import file_digest
 from rl_lightning.datasets.remote_files import HUB, RemoteFile, remote_file
 from rl_lightning.errors import DataError
-from rl_lightning.io.atomic import sync_folder, write_json, write_text
+from rl_lightning.io.atomic import file_of_user, sync_folder, write_json, write_text
 from rl_lightning.io.lock import locked
 from rl_lightning.io.text import file_size
 
@@ -53,7 +53,8 @@ def get_dataset(
         mirrors: Servers that are tried first.
     """
     file = remote_file(name, url, mirrors)
-    with locked(file.path.parent / f".{file.path.name}.lock"):  # another run may be fetching it
+    # another run may be fetching it
+    with file_of_user(file.path), locked(file.path.parent / f".{file.path.name}.lock"):
         if file.path.is_file():
             return f"{file.path} is here already (sha256 {_unchanged(file)})"
         digest = fetch(file, progress, tell)
@@ -92,7 +93,8 @@ def fetch(file: RemoteFile, progress: Progress | None = None, tell: Tell | None 
         _note(part).unlink(missing_ok=True)
         return digest
     places = "no place has it" if len(failures) > 1 else failures[0]
-    resumed = " What came is kept: the same command resumes it." if part_of(file.path).exists() else ""
+    kept = any(_resumable(file, url, part_of(file.path)) for url in file.urls)
+    resumed = " What came is kept: the same command resumes it." if kept else ""
     raise DataError(
         f"{file.name}: {places}.{resumed}\n"
         f"Another place: rl data get {file.name} --url URL, or --mirror SERVER; or put the file at {file.path}"
@@ -121,21 +123,20 @@ def _fetch_part(file: RemoteFile, url: str, progress: Progress | None, tell: Tel
             _transfer(file, url, part, progress, tell)
             return part
         except CutShortError:
-            after = part.stat().st_size if part.exists() else -1
-            if after <= before and not after < 0 < before:  # a part that was thrown away is begun anew
+            after = _arrived(url, part)
+            if after <= before and not after == 0 < before:  # a part that was thrown away is begun anew
                 raise
     raise CutShortError(f"the connection was cut {ATTEMPTS} times")
 
 
+def _arrived(url: str, part: Path) -> int:
+    """Bytes of this place that are there."""
+    return part.stat().st_size if part.exists() and _read_note(part).get("url") == url else 0
+
+
 def _resumable(file: RemoteFile, url: str, part: Path) -> int:
     """Bytes to go on from. What nothing vouches for is not joined to other bytes."""
-    note = _read_note(part)
-    vouched = note.get("url") == url and (note.get("validator") or file.sha256)
-    if not part.exists() or not vouched:
-        part.unlink(missing_ok=True)
-        _note(part).unlink(missing_ok=True)
-        return 0
-    return part.stat().st_size
+    return _arrived(url, part) if _read_note(part).get("validator") or file.sha256 else 0
 
 
 def _read_note(part: Path) -> dict[str, Any]:
@@ -165,11 +166,13 @@ def _transfer(file: RemoteFile, url: str, part: Path, progress: Progress | None,
             start, size = _promised(answer, start)
             _check_size(file, part, start, size)
             begin(file, url, start, size, tell)
+            if not start:  # what came from elsewhere goes, now that this place delivers
+                part.write_bytes(b"")
             write_json(_note(part), {"url": url, "validator": _validator(answer), "size": size})
             _write(answer, part, start, size, progress)
     except requests.RequestException as error:
-        if part.exists() and part.stat().st_size:
-            raise CutShortError(f"{part.stat().st_size} bytes arrived, then the connection was cut") from None
+        if arrived := _arrived(url, part):
+            raise CutShortError(f"{arrived} bytes arrived, then the connection was cut") from None
         raise RefusedError(f"cannot be fetched ({_reason(error)}); is there a network?") from None
 
 

@@ -75,10 +75,16 @@ def recording_of(raw: Raw, rows: EpisodeRows) -> torch.Tensor:
     return torch.from_numpy(known.astype(np.int64))
 
 
+def peekable(name: str) -> bool:
+    """Whether shapes and metadata can be had without reading rows."""
+    source = locate(name)
+    return source.kind != "minari" and is_flat(source.path)
+
+
 def read_header(name: str) -> tuple[EnvSpec, dict[str, Any]]:
     """Shapes and metadata, without reading rows where the format allows it."""
     source = locate(name)
-    if source.kind == "minari" or not is_flat(source.path):
+    if not peekable(name):
         raw = checked(source, read_source(source))
         return spec_of(raw), raw.metadata | {"rows": len(raw.arrays["rewards"])}
     shapes, metadata = peek_hdf5(source.path)

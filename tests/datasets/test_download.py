@@ -143,6 +143,20 @@ def test_parts_of_two_places_are_not_joined(served, tmp_path):
     assert remote_file(NAME).path.read_bytes() == (root / "other" / FILE).read_bytes()
 
 
+def test_what_came_is_kept_while_other_places_refuse(served):
+    base, faults, root = served
+    faults.cut_after = [28_672, 0, 0]
+    told: list[str] = []
+    file = remote_file(NAME)._replace(urls=(alone(base), f"{base}/nowhere/{FILE}"))
+    with pytest.raises(DataError, match="the same command resumes it"):
+        fetching.fetch(file, None, told.append)
+    assert part_of(file.path).stat().st_size == 28_672 and "404" in told[-1]
+    faults.cut_after = []
+    fetching.fetch(file)
+    assert faults.requests[-1][1:] == ("bytes=28672-", 206)
+    assert file.path.read_bytes() == (root / FILE).read_bytes()
+
+
 def test_mirrors_are_tried_in_order(served):
     base, faults, _ = served
     file = remote_file(NAME, None, [f"{base}/nowhere", base])

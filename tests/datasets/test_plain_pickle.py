@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from rl_lightning.datasets.formats import plain_pickle
 from rl_lightning.datasets.formats.convert import convert
 from rl_lightning.datasets.formats.plain_pickle import loads
 from rl_lightning.errors import DataError
@@ -58,17 +59,27 @@ class Calls:
         return self.call, self.args
 
 
+def test_the_same_bytes_many_times_over(monkeypatch):
+    """A few bytes for each copy of a megabyte."""
+    content = pickle.dumps([bytearray(1 << 20)], 4)
+    assert loads("f", content)[0] == bytearray(1 << 20)
+    monkeypatch.setattr(plain_pickle, "SHARE", 1e-12)
+    with pytest.raises(DataError, match="the same bytes many times over"):
+        loads("f", content)
+
+
 @pytest.mark.parametrize(
     "value",
     [
         collections.defaultdict(os.getcwd),
         Calls(list, range(3)),
+        Calls(collections.deque, [1, 2]),
         Calls(torch._utils._rebuild_tensor_v2, 3, 0, (1,), (1,), False, None),
         torch.zeros(1).expand(1 << 30),
         Calls(torch.storage._load_from_bytes, pickle.dumps(Calls(os.mkdir, "attacked"))),
         Calls(os.mkdir, "attacked"),
     ],
-    ids=["factory", "list of a range", "no storage", "repeated", "nested", "call"],
+    ids=["factory", "list of a range", "deque of a list", "no storage", "repeated", "nested", "call"],
 )
 def test_what_is_more_is_refused(value, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import io
 import math
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import psutil
 
-from rl_lightning.datasets.formats.memory_budget import check_budget
+from rl_lightning.datasets.formats.memory_budget import SHARE, check_budget
 from rl_lightning.errors import DataError
 
 MOST_PER_BYTE = 100  # numbers that a byte of a file may stand for: lists can hold one another many times over
@@ -111,7 +113,9 @@ class _Deque:
     __slots__ = ()
 
     def __call__(self, values: Any = (), most: int | None = None) -> list[Any]:
-        return list(values)
+        if values not in ((), []):  # pickles fill it afterwards
+            raise pickle.UnpicklingError("a deque that is made of something")
+        return []
 
 
 class _Storage:
@@ -143,7 +147,7 @@ class _Tensor:
             raise pickle.UnpicklingError("a tensor that repeats its numbers")
         plain = torch.empty(0, dtype=storage.dtype).set_(storage.untyped(), offset, size, stride)
         plain = plain.float() if plain.dtype == torch.bfloat16 else plain
-        return np.ascontiguousarray(plain.numpy())
+        return plain.numpy()
 
 
 class _Parameter:
@@ -176,15 +180,31 @@ ADMITTED: dict[tuple[str, str], Any] = {
 }  # fmt: skip
 
 
+COPIES = tuple(
+    kind for kind, call in ADMITTED.items() if isinstance(call, _Latin1 | _Bytes | _Storage | _Tensor)
+)
+
+
 # The one in Python: that in C makes room for the largest number that a pickle gives a note, gigabytes for ten bytes.
 class PlainUnpickler(pickle._Unpickler):
     """Loads arrays, numbers, texts and containers; any other name in the pickle is refused unseen."""
+
+    copied = 0  # bytes: what is in the file once may be named many times
 
     def find_class(self, module: str, name: str) -> Any:
         member = ADMITTED.get((module, name))
         if member is None:
             raise pickle.UnpicklingError(f"{module}.{name}")
-        return member
+        return partial(self._count, member) if (module, name) in COPIES else member
+
+    def _count(self, make: Any, *arguments: Any) -> Any:
+        """Calls it, as long as all that was made fits into memory."""
+        made = make(*arguments)
+        size = made.nbytes if hasattr(made, "nbytes") else len(made)
+        self.copied += size() if callable(size) else size
+        if self.copied > SHARE * psutil.virtual_memory().available:
+            raise pickle.UnpicklingError("the same bytes many times over")
+        return made
 
 
 def read_pickle(path: Path) -> Any:

@@ -86,6 +86,7 @@ def read_any(path: Path, columns: Columns = None) -> Raw:
     """Whatever can be converted: also what is slow, or must be looked at with care."""
     suffix = path.suffix.lower()
     if suffix in (".json", ".jsonl"):
+        check_text(path)
         return rllib.read_batches(path) if rllib.is_rllib(path) else from_python(str(path), _read_json(path))
     if suffix in (".pkl", ".pickle"):
         value = read_pickle(path)
@@ -101,7 +102,6 @@ def _flat(raw: Raw) -> Raw:
 
 
 def _read_json(path: Path) -> Any:
-    check_text(path)
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix.lower() == ".jsonl":
