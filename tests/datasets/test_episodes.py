@@ -51,6 +51,8 @@ def test_observations_by_key_stand_in_order_of_their_names():
         ([episode(2), episode(2) | {"observations": np.zeros((2, 5))}], "the shape of 'observations'"),
         ([episode(2, terminals=np.array([0, 2]))], "'terminals' must be 0 or 1"),
         ([episode(0)], "has no rows"),
+        ([episode(2) | {"observations": 3.0}], "'observations' is a single value"),
+        ([episode(2) | {"actions": None}], "'actions' is a single value"),
     ],
 )
 def test_what_is_no_episode_is_named(episodes, said):

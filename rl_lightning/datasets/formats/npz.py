@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Collection
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -34,6 +35,9 @@ DAMAGES = (
     NotImplementedError,
     ValueError,
     RuntimeError,
+    TokenError,  # of a header of numpy's
+    SyntaxError,
+    TypeError,
 )
 
 

@@ -77,13 +77,18 @@ def _episode(where: str, members: Mapping[str, Any], infos: tuple[str, ...]) -> 
 def rows_of(where: str, key: str, value: Any) -> Array:
     """One row per step. Parts of a dictionary stand beside one another in order of their names."""
     try:
-        if isinstance(value, dict | tuple):
-            return flatten(value, len(np.asarray(_first(value))))
-        return np.asarray(value)
+        rows = (
+            flatten(value, len(np.asarray(_first(value))))
+            if isinstance(value, dict | tuple)
+            else np.asarray(value)
+        )
     except (ValueError, TypeError, OverflowError):
         raise DataError(
             f"{where}: rows of '{key}' differ in length; each step needs as many numbers"
         ) from None
+    if rows.ndim == 0 and key not in FLAGS:
+        raise DataError(f"{where}: '{key}' is a single value, not one row per step")
+    return rows
 
 
 def _first(value: Any) -> Any:

@@ -41,7 +41,7 @@ def is_rllib(path: Path) -> bool:
 def read_batches(path: Path) -> Raw:
     check_text(path)
     parts: list[dict[str, Array]] = []
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 parts.append(_batch(f"{path}: line {number}", line))
@@ -68,7 +68,7 @@ def _shifted(table: dict[str, Array]) -> bool:
     return any(np.array_equal(following[row], table["obs"][row + 1]) for row in ends)
 
 
-def _batch(where: str, line: str) -> dict[str, Array]:
+def _batch(where: str, line: bytes) -> dict[str, Array]:
     try:
         batch = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -68,7 +68,9 @@ def _demos(data: h5py.Group, path: Path) -> list[tuple[str, h5py.Group]]:
     return [(name, group) for name, group in groups if group is not None]
 
 
-def _natural(name: str) -> list[Any]:
+def _natural(name: Any) -> list[Any]:
+    if not isinstance(name, str):
+        raise ValueError("a name that is no text")
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -117,6 +119,9 @@ def _episode(path: Path, name: str, demo: h5py.Group, keys: list[str]) -> dict[s
         lacking = [key for key in keys if key not in members]
         if lacking:
             raise DataError(f"{path}: data/{name}/{group} has no '{lacking[0]}', others have")
+        single = next((key for key in keys if not members[key].shape), None)
+        if single is not None:
+            raise DataError(f"{path}: data/{name}/{group}/{single} is a single value, not one row per step")
         parts = [read_member(members[key], path) for key in keys]
         episode[target] = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
     said = demo.attrs.get("num_samples")

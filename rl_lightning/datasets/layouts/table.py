@@ -15,6 +15,7 @@ from rl_lightning.datasets.layouts.column_map import rows_of_table
 from rl_lightning.errors import DataError
 from rl_lightning.extras import pip_command
 
+PIECE = 8192  # rows that are read at a time
 RLLIB = {"eps_id", "obs", "actions"}
 
 
@@ -79,22 +80,38 @@ def parquet_columns(paths: Iterable[Path], names: Iterable[str] | None = None) -
         paths: Read in this order.
         names: Those that are read; null: all.
     """
-    files = [(path, _opened(path)) for path in paths]
-    wanted = None if names is None else list(names)
-    check_budget(files[0][0].parent, {str(path): _size(file.metadata) for path, file in files})
+    wanted = None if names is None else set(names)
     parts: list[dict[str, Array]] = []
-    for path, file in files:
+    sizes: dict[str, int] = {}
+    for path in paths:
+        file = _opened(path)
         known = [name for name in file.schema_arrow.names if wanted is None or name in wanted]
-        try:
-            read = file.read(columns=known)
-        except Exception as error:  # of another package, on files of unknown origin
-            raise _damaged(path, error) from None
+        read = _read(path, file, known, sizes)
         parts.append({name: _array(path, name, read.column(name)) for name in known})
-    shared = [name for name in parts[0] if all(name in part and part[name] is not None for part in parts)]
+    shared = [name for name in parts[0] if all(part.get(name) is not None for part in parts)]
     try:
         return {name: np.concatenate([part[name] for part in parts]) for name in shared}
     except ValueError:
-        raise DataError(f"{files[0][0].parent}: its files differ in the shape of their columns") from None
+        raise DataError(f"{path.parent}: its files differ in the shape of their columns") from None
+
+
+def _read(path: Path, file: Any, names: list[str], sizes: dict[str, int]) -> Any:
+    """Columns of a file, a piece at a time: a few bytes of it may stand for very many cells."""
+    import pyarrow
+
+    sizes[str(path)] = 8 * file.metadata.num_rows * len(names)
+    check_budget(path.parent, sizes)
+    pieces = []
+    try:
+        for piece in file.iter_batches(batch_size=PIECE, columns=names):
+            pieces.append(piece)
+            sizes[str(path)] = sum(each.nbytes for each in pieces)
+            check_budget(path.parent, sizes)
+        return pyarrow.Table.from_batches(pieces, file.schema_arrow.empty_table().select(names).schema)
+    except DataError:
+        raise
+    except Exception as error:  # of another package, on files of unknown origin
+        raise _damaged(path, error) from None
 
 
 def _opened(path: Path) -> Any:
@@ -108,12 +125,6 @@ def _opened(path: Path) -> Any:
         return pyarrow.parquet.ParquetFile(path)
     except Exception as error:  # of another package, on files of unknown origin
         raise _damaged(path, error) from None
-
-
-def _size(metadata: Any) -> int:
-    """Bytes that all cells take: a few of them may stand for very many."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    return sum(8 * group.column(j).num_values for group in groups for j in range(group.num_columns))
 
 
 def _array(path: Path, name: str, column: Any) -> Any:
@@ -131,11 +142,14 @@ def _array(path: Path, name: str, column: Any) -> Any:
     lists = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)
     if not lists and not pyarrow.types.is_fixed_size_list(kind):
         return None
-    values, rows = _whole(path, name, column).combine_chunks(), len(column)
+    rows = len(column)
+    if not rows:
+        return np.zeros((0, 0))
+    values = _whole(path, name, column).combine_chunks()
     flat = values.flatten()
     if not (pyarrow.types.is_integer(flat.type) or pyarrow.types.is_floating(flat.type)):
         return None
-    if lists and rows and len(set(pyarrow.compute.list_value_length(values).to_pylist())) > 1:
+    if lists and len(set(pyarrow.compute.list_value_length(values).to_pylist())) > 1:
         raise DataError(f"{path}: rows of '{name}' differ in length; each step needs as many numbers")
     return _whole(path, name, flat).to_numpy(zero_copy_only=False).reshape(rows, -1)
 
