@@ -90,11 +90,12 @@ def locate(name: str, missing_ok: bool = False) -> Source:
     path = Path(name).expanduser()
     if path.is_dir():
         if not any((path / each).is_file() for each in FOLDER_MARKS) and not any(
-            next(path.glob(f"*{suffix}"), None) for suffix in (".npz", ".npy")
+            next(path.glob(f"*{suffix}"), None) for suffix in (".npz", ".npy", ".parquet", ".json")
         ):
             raise DataError(
                 f"{name}: is a folder without a data set (LeRobot's meta/info.json, an .npz for each episode, an .npy "
-                f"for each array); else a data set is one file ({', '.join(READABLE)}) or a name from rl data list"
+                "for each array, RLlib's .json or .parquet); else a data set is one file "
+                f"({', '.join(READABLE)}) or a name from rl data list"
             )
         return Source("file", name, path)
     if path.suffix.lower() in (*READABLE, *CONVERTIBLE) or path.is_file():

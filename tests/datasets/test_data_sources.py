@@ -13,6 +13,7 @@ from data_files import make_rows, write
 from rl_lightning.datasets import load_dataset, normalized_score
 from rl_lightning.datasets.d4rl_files import D4RL_FILES
 from rl_lightning.datasets.data_files import d4rl_file, data_dir, locate
+from rl_lightning.datasets.formats.minari_reader import get_minari
 from rl_lightning.datasets.references import d4rl_reference
 from rl_lightning.datasets.rows.checks import examine
 from rl_lightning.datasets.summary import data_folders, dataset_name
@@ -172,6 +173,24 @@ def test_check_asks_the_termination_rule(tmp_path):
     assert bad and "misses 1 terminals" in text
     rows["next_observations"][5, 0] = 0.3
     assert not topics(write(tmp_path / "b.hdf5", rows, metadata))["rule"][0]
+
+
+def test_minari_fetches_its_own(monkeypatch, tmp_path):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    asked = []
+
+    def download(name):
+        asked.append(name)
+        if name == "no/such-v0":
+            raise ValueError("not on the server")
+        (tmp_path / "minari" / name / "data").mkdir(parents=True)
+        (tmp_path / "minari" / name / "data" / "metadata.json").write_text("{}")
+
+    monkeypatch.setattr(minari, "download_dataset", download)
+    assert get_minari("a/b-v0").startswith(str(tmp_path / "minari" / "a")) and asked == ["a/b-v0"]
+    with pytest.raises(DataError, match=r"could not fetch it \(not on the server\)"):
+        get_minari("no/such-v0")
 
 
 def test_minari(tmp_path, monkeypatch):

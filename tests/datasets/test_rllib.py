@@ -57,6 +57,18 @@ def test_an_episode_goes_on_in_another_line(tmp_path, pack):
     assert "'dones'" in data.about["read/dones"]
 
 
+def test_a_folder_of_what_workers_wrote(tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    write(folder, batch([7, 7, 8]), name="output-0.json")
+    write(folder, batch([8, 8, 7], 10), name="output-1.json")
+    with pytest.raises(DataError, match="rl data convert"):
+        load_dataset(str(folder))
+    convert(str(folder), tmp_path / "out.hdf5")
+    data = load_dataset(str(tmp_path / "out.hdf5"))
+    assert data.lengths().tolist() == [3, 3] and data.obs[:, 0].tolist() == [0, 1, 12, 2, 10, 11]
+
+
 def test_ends_of_the_new_api(tmp_path):
     flags = {"terminateds": [False, True, False], "truncateds": [False, False, True]}
     data = read(write(tmp_path, batch([1, 1, 2], **flags), name="out.jsonl"))

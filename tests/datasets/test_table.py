@@ -110,6 +110,22 @@ def test_parquet_with_lists(tmp_path):
     np.testing.assert_allclose(data.action.numpy(), rows["actions"][:6], rtol=1e-6)
 
 
+def test_a_folder_of_parquet(tmp_path):
+    for number in range(2):
+        columns = {
+            "eps_id": [number] * 3,
+            "obs": [[0.0, 1.0]] * 3,
+            "actions": [0, 1, 0],
+            "rewards": [1.0] * 3,
+        }
+        Path(parquet(tmp_path, columns)).rename(tmp_path / f"part-{number}.parquet")
+    data = load_dataset(str(tmp_path))
+    assert (
+        data.lengths().tolist() == [3, 3]
+        and data.about["read/layout"] == "an RLlib table of parquet in 2 files"
+    )
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [

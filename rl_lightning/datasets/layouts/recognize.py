@@ -62,6 +62,13 @@ def read_file(path: Path, columns: Columns = None) -> Raw:
 def _read_folder(folder: Path, columns: Columns) -> Raw:
     if lerobot.is_lerobot(folder):
         return lerobot.read_lerobot(folder, _observed(folder, columns))
+    if any(folder.glob("*.parquet")):
+        return read_parquet(folder, columns)
+    if any(folder.glob("*.json")):
+        raise DataError(
+            f"{folder}: training does not read JSON (it is slow and loses types).\n"
+            f"Convert it with: rl data convert {folder} {folder.with_suffix('.hdf5')}"
+        )
     if columns is not None:
         raise DataError(f"{folder}: holds arrays, not columns; leave --columns out")
     return read_folder(folder)
@@ -85,7 +92,9 @@ def is_flat(path: Path) -> bool:
 def read_any(path: Path, columns: Columns = None) -> Raw:
     """Whatever can be converted: also what is slow, or must be looked at with care."""
     suffix = path.suffix.lower()
-    if suffix in (".json", ".jsonl"):
+    if path.is_dir() and not lerobot.is_lerobot(path) and rllib.is_rllib(path):
+        return rllib.read_batches(path)
+    if suffix in (".json", ".jsonl") and path.is_file():
         check_text(path)
         return rllib.read_batches(path) if rllib.is_rllib(path) else from_python(str(path), _read_json(path))
     if suffix in (".pkl", ".pickle"):

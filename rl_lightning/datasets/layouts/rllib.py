@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ PER_LZ4_BYTE = 255  # what a byte can unpack to at most
 
 
 def is_rllib(path: Path) -> bool:
-    """Whether the first line is one of RLlib's batches."""
+    """Whether the first line is one of RLlib's batches; of a folder, that of its first file."""
+    if path.is_dir():
+        path = min(path.glob("*.json"), default=path)
     try:
         with path.open("rb") as file:
             line = next((line for line in file if line.strip()), b"")
@@ -39,12 +42,9 @@ def is_rllib(path: Path) -> bool:
 
 
 def read_batches(path: Path) -> Raw:
-    check_text(path)
-    parts: list[dict[str, Array]] = []
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                parts.append(_batch(f"{path}: line {number}", line))
+    """The batches of a file, or of all in a folder, as workers write them."""
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    parts = [part for file in files for part in _batches(file)]
     names = [name for name in parts[0] if all(name in part for part in parts)]
     try:
         table = {name: np.concatenate([part[name] for part in parts]) for name in names}
@@ -57,6 +57,14 @@ def read_batches(path: Path) -> Raw:
         del table["new_obs"]
         layout += "; its new_obs are the next row's, across ends, and left out"
     return rows_of_table(str(path), table, layout)
+
+
+def _batches(path: Path) -> Iterator[dict[str, Array]]:
+    check_text(path)
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                yield _batch(f"{path}: line {number}", line)
 
 
 def _shifted(table: dict[str, Array]) -> bool:

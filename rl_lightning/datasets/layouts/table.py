@@ -58,14 +58,18 @@ def _numbers(column: list[str]) -> Array:
 
 
 def read_parquet(path: Path, chosen_columns: Mapping[str, list[str]] | None = None) -> Raw:
-    names = column_names(path)
+    """A table of one file, or of all in a folder."""
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    names = column_names(files[0])
     if names == ["item"]:
         raise DataError(
             f"{path}: holds whole episodes of RLlib, packed. Record them anew with output_write_episodes=False"
         )
-    table = parquet_columns([path])
-    rllib = set(names) >= RLLIB
-    layout = "an RLlib table of parquet" if rllib else f"a parquet table of {len(names)} columns"
+    table = parquet_columns(files)
+    layout = (
+        "an RLlib table of parquet" if set(names) >= RLLIB else f"a parquet table of {len(names)} columns"
+    )
+    layout += f" in {len(files)} files" if len(files) > 1 else ""
     return rows_of_table(str(path), table, layout, chosen_columns)
 
 
