@@ -163,6 +163,19 @@ def test_check_finds_jumps_nans_actions_and_lone_episodes(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("scale", "bad"), [(1.0, False), (3.0, True)])
+def test_check_finds_observations_that_a_filter_scaled(tmp_path, scale, bad):
+    rows = make_rows([6, 5], [False, False], 3, 1)
+    angle = np.linspace(0, 3, 11)
+    rows["observations"] = scale * np.stack([np.cos(angle), np.sin(angle), angle], 1).astype(np.float32)
+    del rows["next_observations"]
+    found = topics(write(tmp_path / "a.hdf5", rows, {"env_id": "Pendulum-v1"}))
+    assert ("observed" in found) == bad and (
+        not bad or "none that Pendulum-v1 observes" in found["observed"][1]
+    )
+    assert "observed" not in topics(write(tmp_path / "b.hdf5", rows, {"env_id": "os:path-v0"}))
+
+
 def test_check_asks_the_termination_rule(tmp_path):
     rows = make_rows([6, 5], [True, False], 11, 3)
     for key in ("observations", "next_observations"):

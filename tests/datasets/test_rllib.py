@@ -159,6 +159,8 @@ def test_real_pendulums(tmp_path):
     with pytest.raises(DataError, match="--clip_actions"):
         convert(str(path), tmp_path / "p.hdf5", env_id="Pendulum-v1")
     convert(str(path), tmp_path / "p.hdf5", env_id="Pendulum-v1", clip_actions=True, ends="truncated")
+    bad = [line for line in examine(locate(str(tmp_path / "p.hdf5"))) if line.bad]
+    assert [line.topic for line in bad] == ["observed"], "RLlib's filter scaled them"
     data = load_dataset(str(tmp_path / "p.hdf5"))
     assert data.episodes == 30 and data.rows == 30 * 199 and not data.terminated.any() and not data.missing
     assert data.spec.env_id == "Pendulum-v1" and data.spec.action_high == (2.0,)

@@ -8,7 +8,16 @@ import numpy as np
 import torch
 
 from rl_lightning.datasets.data_files import Source
-from rl_lightning.datasets.formats.raw import CLIPPED, FROM_DONES, LAYOUT, Array, Raw, first_bad, missing_from
+from rl_lightning.datasets.formats.raw import (
+    CLIPPED,
+    FROM_DONES,
+    LAYOUT,
+    Array,
+    Raw,
+    convert_line,
+    first_bad,
+    missing_from,
+)
 from rl_lightning.datasets.load import checked, read_source, reference_of, spec_of
 from rl_lightning.datasets.references import Reference
 from rl_lightning.datasets.rows.action_kinds import SLACK
@@ -54,6 +63,7 @@ def examine(source: Source) -> list[CheckLine]:
         _ends(raw, table, guessed),
         values,
         *_continuity(raw, bool(guessed)),
+        *_bounds(raw),
         _actions(raw),
         *([] if "terminals" in lacking else _rule(raw)),
     ]
@@ -204,7 +214,35 @@ def _actions(raw: Raw) -> CheckLine:
     text = f"{actions.min():.4g} to {actions.max():.4g}, {outside} rows outside [-1, 1], {at_bounds:.1%} at a bound"
     if outside and CLIPPED in raw.metadata:
         return CheckLine("actions", f"{text}; they are clipped: {raw.metadata[CLIPPED]}")
+    if outside:
+        text += f". Take its env's bounds: {convert_line(raw.where)} --env ID, and --clip_actions if the env clipped"
     return CheckLine("actions", text, bad=outside > 0)
+
+
+def _bounds(raw: Raw) -> list[CheckLine]:
+    """Whether observations lie where their env's do; left out where the env has no bounds, or none is known."""
+    import gymnasium
+
+    env_id, obs = str(raw.metadata.get("env_id", "")), raw.arrays["observations"]
+    if env_id not in gymnasium.registry:  # a name from a file; nothing is imported for it
+        return []
+    try:
+        env = gymnasium.make(env_id)
+    except (gymnasium.error.Error, ImportError):
+        return []
+    space = env.observation_space
+    env.close()
+    if not isinstance(space, gymnasium.spaces.Box) or space.shape != obs.shape[1:]:
+        return []
+    slack = 1e-3 * np.maximum(1.0, np.abs(obs).max(0))
+    outside = int(((obs < space.low - slack) | (obs > space.high + slack)).any(1).sum())
+    if not outside:
+        return []
+    text = (
+        f"{outside} rows are none that {env_id} observes: scaled by a filter, or of another env. A policy that learns "
+        "from them sees other numbers there"
+    )
+    return [CheckLine("observed", text, bad=True)]
 
 
 def _rule(raw: Raw) -> list[CheckLine]:
