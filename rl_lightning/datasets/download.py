@@ -93,8 +93,8 @@ def fetch(file: RemoteFile, progress: Progress | None = None, tell: Tell | None 
         _note(part).unlink(missing_ok=True)
         return digest
     places = "no place has it" if len(failures) > 1 else failures[0]
-    kept = any(_resumable(file, url, part_of(file.path)) for url in file.urls)
-    resumed = " What came is kept: the same command resumes it." if kept else ""
+    resumable = any(_resumable(file, url, part_of(file.path)) for url in file.urls)
+    resumed = " What came is kept: the same command resumes it." if resumable else ""
     raise DataError(
         f"{file.name}: {places}.{resumed}\n"
         f"Another place: rl data get {file.name} --url URL, or --mirror SERVER; or put the file at {file.path}"

@@ -198,13 +198,13 @@ class PlainUnpickler(pickle._Unpickler):
         return partial(self._count, member) if (module, name) in COPIES else member
 
     def _count(self, make: Any, *arguments: Any) -> Any:
-        """Calls it, as long as all that was made fits into memory."""
-        made = make(*arguments)
-        size = made.nbytes if hasattr(made, "nbytes") else len(made)
+        """Calls it, as long as all copies together fit into memory."""
+        copy = make(*arguments)
+        size = copy.nbytes if hasattr(copy, "nbytes") else len(copy)
         self.copied += size() if callable(size) else size
         if self.copied > SHARE * psutil.virtual_memory().available:
             raise pickle.UnpicklingError("the same bytes many times over")
-        return made
+        return copy
 
 
 def read_pickle(path: Path) -> Any:
