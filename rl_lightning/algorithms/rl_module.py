@@ -45,6 +45,7 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
     learns_from: ClassVar[tuple[type, ...]] = ()  # kinds of batches; (): any
     evaluated_on: ClassVar[Literal["episodes", "rows"]] = "episodes"
     looks_by_passes = False  # evaluated by passes over the data until the first regular evaluation
+    needs_columns: tuple[str, ...] = ("rewards", "terminals")  # of recorded data; who imitates needs neither
     models_next_obs = False  # True: learns what is observed next, so rows that do not tell it are left out
     newest_is_best = False  # of a model: evaluations do not rank it, the newest weights are its best
     action_kinds: tuple[str, ...] = ("continuous", "discrete", "multi_discrete")

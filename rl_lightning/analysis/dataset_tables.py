@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from rl_lightning.analysis.listing import table
-from rl_lightning.datasets.data_files import D4RL_FILES, locate
+from rl_lightning.datasets.d4rl_files import D4RL_FILES
+from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.load import load_raw, sha256_of
 from rl_lightning.datasets.rows.checks import examine
 from rl_lightning.datasets.summary import data_folders, episode_table
@@ -32,6 +33,7 @@ def list_datasets(form: str = "text", fetchable: bool = False, edge: int | None 
         there = {row["name"] for shelf in folders for row in shelf.files}
         names = [f"d4rl/{name}" for name in D4RL_FILES if f"d4rl/{name}" not in there]
         lines += ["rl data get fetches any of these:", *(f"  {name}" for name in names)]
+        lines += ["and ogbench/NAME, minari/ID, hub:USER/REPO, hub:USER/REPO/FILE"]
     elif not any(shelf.files for shelf in folders):
         lines.append("record some with: rl data make local/pendulum-random --rows 20000")
     return "\n".join(lines)
@@ -47,14 +49,14 @@ def describe_dataset(name: str, form: str = "text") -> str:
         "env": data.spec.env_id or None,
         "rows": data.rows,
         "episodes": len(episodes.returns),
-        "mean_return": episodes.mean_return,
+        "mean_return": None if "rewards" in data.missing else episodes.mean_return,
         "mean_length": float(episodes.lengths.mean()),
         "obs": list(data.obs.shape),
         "action": list(data.action.shape),
         "action_kind": data.spec.action_kind,
         "terminals": int(data.terminated.sum()),
         "reference": data.reference._asdict() if data.reference else None,
-        "score": data.reference.score(episodes.mean_return) if data.reference else None,
+        "score": data.reference.score(episodes.mean_return) if data.reference and not data.missing else None,
     }
     if form == "json":
         return json.dumps({**about, "metadata": data.about}, indent=2, default=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from rl_lightning.cli.flags import ParsedArgs, parse
 from rl_lightning.cli.outputs import terminal_edge
@@ -15,40 +16,26 @@ def data(words: list[str]) -> int:
 
     usage: rl data list | info | check | make | convert | get | publish ...
 
-    Recorded experience, by name: d4rl/hopper-medium-v2, minari/mujoco/hopper/medium-v0, local/hopper-medium, or a path
-    of an .hdf5, .npz or .pt file. Data live in $RL_DATA_DIR (rl data list says where); D4RL's own folder is looked in,
-    too.
+      rl data list [--all] [--format json]    what is there; with --all also what can be fetched
+      rl data info NAME                       shapes, metadata, reference returns, checksum
+      rl data check FILE                      which layout it has, what is missing, what that rules out, what is wrong
+      rl data make local/hopper-medium        plays a policy; --run RUN takes that run's policy or replay
+      rl data make ogbench/cube-single-play   OGBench's scripted oracles, --episodes 1000; goes on where it stopped
+      rl data convert OLD NEW.hdf5            also JSON, and pickles of plain arrays, which training does not read
+      rl data get d4rl/hopper-medium-v2       downloads, resumes, checks; nothing else here ever downloads
+      rl data publish RUN --level medium      the run's actor, under 1 MB, for make
 
-      rl data list                            what is there: rows, episodes, mean return, MB
-      rl data info local/hopper-medium        shapes, metadata, reference returns, checksum
-      rl data check d4rl/hopper-medium-v2     episodes, returns, ends, NaNs, jumps, shifted next rows, actions, rule
-      rl data make local/hopper-medium --rows 100000
-      rl data make local/hopper-medium-replay --run sac-hopper-1
-      rl data convert old.npz new.hdf5        also from .json, and from .pkl that holds nothing but plain arrays
-      rl data get d4rl/hopper-medium-v2       downloads; nothing else here ever does
-      rl data publish sac-hopper-1 --level medium
+    NAME is d4rl/..., ogbench/..., minari/..., local/... (in $RL_DATA_DIR), or a path: .hdf5, .npz, .npy, .pt, .csv,
+    .parquet, a folder of episodes or of LeRobot. get takes hub:USER/REPO[/FILE], too.
 
-    levels of make: random, medium, expert, medium-expert, medium-replay; -narrow (little noise) and -sparse (few rows
-    of high reward) may follow. Envs: hopper, halfcheetah, walker2d, pendulum; others with --env.
-
-      --format text|json      of list and info
-      --all                   list: also what can be fetched
-      --rows N                make: rows to record (default 100000, narrow 30000; of a replay: all)
-      --seed N                make: (default 0)
-      --run RUN               make: record from a run, or take its replay where the name says replay
-      --checkpoint NAME       make, publish: best, last or step-N (default best; of a replay: last)
-      --env ID                make: the env, where the name does not say it; convert: of the data, with its bounds
-      --num_envs N            make: envs that play at a time
-      --greedy                make: the policy's mode instead of samples
-      --force                 make: replace a data set of that name
-      --drop_nonfinite              convert: leave out rows with NaN, infinite or far-off numbers
-      --max_episode_steps N   convert: time limit of a file that does not say where episodes were cut
-      --action_low X[,X...]   convert: with --action_high, the bounds that are mapped onto [-1, 1], one per dimension
-      --action_high X
-      --url URL               get: another server
-      --level NAME            publish: what the policy is called
-      --output FILE           publish: (default <data folder>/policies/<env>-<level>.safetensors)
-      --episodes N            publish: played to measure its return (default 20)
+      make      --rows N --seed N --run RUN --checkpoint best|last|step-N --env ID --num_envs N --greedy --force
+                NAME ends in random, medium, expert, medium-expert, medium-replay; -narrow and -sparse may follow
+      convert   --env ID (its bounds of actions) or --action_low X,.. --action_high X,..; --clip_actions beyond them
+                --ends truncated|terminated    where a file has no terminals; --max_episode_steps N where no timeouts
+                --columns "observations=x,y actions=u rewards=r episode=trial"    of tables, and keys of observations
+                --mask NAME of robomimic's; --drop_nonfinite leaves out rows with NaN, infinite or far-off numbers
+      get       --mirror SERVER,... tried first, with the same file names; --url URL of this very file
+      publish   --level NAME --output FILE --checkpoint NAME --episodes N (played to measure its return; 20)
     """
     actions = {
         "list": _list, "info": _info, "check": _check, "make": _make, "convert": _convert, "get": _get,
@@ -89,8 +76,8 @@ def _check(words: list[str]) -> int:
 
 
 def _convert(words: list[str]) -> int:
-    takes = ("action_low", "action_high", "env", "max_episode_steps")
-    parsed = parse(words, takes=takes, switches=("drop_nonfinite",), command="data")
+    takes = ("action_low", "action_high", "env", "max_episode_steps", "ends", "columns", "mask")
+    parsed = parse(words, takes=takes, switches=("drop_nonfinite", "clip_actions"), command="data")
     if len(parsed.words) != 2:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
     low, high = (parsed.numbers(key, []) for key in ("action_low", "action_high"))
@@ -108,28 +95,47 @@ def _convert(words: list[str]) -> int:
         parsed.has("drop_nonfinite"),
         parsed.get("env"),
         None if limit is None else int(limit),
+        _choice(parsed, "ends", ("truncated", "terminated"), None),
+        parsed.has("clip_actions"),
+        parsed.get("columns"),
+        parsed.get("mask"),
     )
     print(f"{rows} rows -> {path}" + (f" ({dropped} bad rows left out)" if dropped else ""))
     return 0
 
 
 def _get(words: list[str]) -> int:
-    parsed = parse(words, takes=("url",), command="data")
+    parsed = parse(words, takes=("url", "mirror"), command="data")
     name = _one(parsed, "get")
+    from rl_lightning.datasets.remote_files import hub_parts
+
+    if name.startswith("minari/"):
+        from rl_lightning.datasets.formats.minari_reader import get_minari
+
+        print(get_minari(name.removeprefix("minari/")))
+        return 0
+    if hub_parts(name)[0] and not hub_parts(name)[1]:
+        from rl_lightning.datasets.hub_files import get_repository
+
+        print(get_repository(name))
+        return 0
     from rl_lightning.datasets.download import get_dataset
     from rl_lightning.runs.recording.bar import Bar
 
-    print(get_dataset(name, parsed.get("url"), Bar("MB", 1e6), lambda text: print(text, flush=True)))
+    mirrors = [each for each in (parsed.get("mirror") or "").split(",") if each]
+    print(get_dataset(name, Bar("MB", 1e6), lambda text: print(text, flush=True), parsed.get("url"), mirrors))
     return 0
 
 
 def _make(words: list[str]) -> int:
     parsed = parse(
         words,
-        takes=("rows", "seed", "run", "checkpoint", "env", "num_envs"),
+        takes=("rows", "seed", "run", "checkpoint", "env", "num_envs", "episodes"),
         switches=("greedy", "force"),
         command="data",
     )
+    if len(parsed.words) == 1 and parsed.words[0].startswith("ogbench/"):
+        return _make_ogbench(parsed)
     if len(parsed.words) != 1 or not parsed.words[0].startswith("local/"):
         raise ConfigError("rl data make needs a name of your own below local/, e.g. local/hopper-medium")
     from rl_lightning.runs.recording.record_dataset import DatasetRequest, described, record_dataset
@@ -147,6 +153,14 @@ def _make(words: list[str]) -> int:
         command=" ".join(parsed.raw),
     )
     print(described(wanted.name, *record_dataset(wanted)))
+    return 0
+
+
+def _make_ogbench(parsed: ParsedArgs) -> int:
+    from rl_lightning.runs.recording.record_ogbench import EPISODES, record_ogbench
+
+    seed, episodes = parsed.integer("seed", 0, least=0), parsed.integer("episodes", EPISODES)
+    print(record_ogbench(parsed.words[0], episodes, seed, parsed.has("force")))
     return 0
 
 
@@ -174,7 +188,11 @@ def _one(parsed: ParsedArgs, command: str) -> str:
 
 
 def _format(parsed: ParsedArgs) -> str:
-    form = parsed.get("format") or "text"
-    if form not in ("text", "json"):
-        raise ConfigError(f"--format takes text or json, not '{form}'")
-    return form
+    return _choice(parsed, "format", ("text", "json"), "text")
+
+
+def _choice(parsed: ParsedArgs, key: str, values: tuple[str, ...], default: Any) -> Any:
+    value = parsed.get(key) or default
+    if value not in (*values, default):
+        raise ConfigError(f"--{key} takes {' or '.join(values)}, not '{value}'")
+    return value

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rl_lightning.datamodules.bases.eval_env_data import EvaluatedData
 from rl_lightning.datasets import Dataset, check_env, load_dataset
+from rl_lightning.datasets.dataset import check_learner
 from rl_lightning.datasets.in_memory import DatasetLike, look_at
 from rl_lightning.datasets.rows.reward_tuning import RewardTuning
 from rl_lightning.envs.make import EnvConfig, probe_spec
@@ -83,6 +84,9 @@ class OfflineData(EvaluatedData):
         self.dataset = source.dataset if source.dataset is not None else load_dataset(self.source)
         if max_episodes is not None:
             self.dataset = self.dataset.first(max_episodes)
+        if top_fraction < 1.0 or reward_tuning is not None:
+            ranked = "data.top_fraction" if top_fraction < 1.0 else "data.reward_tuning"
+            check_learner(self.dataset, ranked, ("rewards",))
         self._check_split(self.held_fraction)
         self.draw: torch.Generator | None = None
 
@@ -123,6 +127,7 @@ class OfflineData(EvaluatedData):
         return ASSESSED if getattr(module, "evaluated_on", "episodes") == "rows" else 0.0
 
     def check_model(self, module: Any) -> None:
+        check_learner(self.dataset, type(module).__name__, getattr(module, "needs_columns", ()))
         self._check_split(self.fraction_for(module))
 
     def _check_split(self, fraction: float) -> None:
@@ -134,6 +139,7 @@ class OfflineData(EvaluatedData):
             )
 
     def _check_learner(self) -> None:
+        check_learner(self.dataset, type(self.agent).__name__, getattr(self.agent, "needs_columns", ()))
         if getattr(self.agent, "n_step", 1) != 1:
             raise ConfigError(f"{type(self).__name__} holds single transitions; set model.n_step to 1")
         members = getattr(self.agent, "ensemble_size", 0)

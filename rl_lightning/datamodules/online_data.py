@@ -12,6 +12,7 @@ from rl_lightning.clock.phases import Phase
 from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.replay_data import ReplayData
 from rl_lightning.datasets import check_env, load_dataset
+from rl_lightning.datasets.dataset import check_learner
 from rl_lightning.datasets.in_memory import DatasetLike, OfflineSource, look_at
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
@@ -82,6 +83,7 @@ class OnlineData(ReplayData[ReplayBuffer]):
             raise ConfigError("data.dataset needs a Replay buffer of flat observations and data.num_envs 1")
         name = source.name
         rows = load_dataset(name) if source.dataset is None else source.dataset
+        check_learner(rows, "an online learner", ("rewards", "terminals"))
         if len(rows.reward) > buffer.capacity:
             raise ConfigError(
                 f"{name} has {len(rows.reward)} rows; the buffer holds {buffer.capacity}. "

@@ -8,32 +8,15 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from rl_lightning.datasets.d4rl_files import D4RL_FILES
 from rl_lightning.datasets.references import short_name
 from rl_lightning.errors import DataError
 from rl_lightning.io.nearness import nearest
 
-READABLE = (".hdf5", ".h5", ".npz", ".pt")
-CONVERTIBLE = (".json", ".pkl", ".pickle")
+READABLE = (".hdf5", ".h5", ".npz", ".pt", ".parquet", ".csv", ".npy")
+CONVERTIBLE = (".json", ".jsonl", ".pkl", ".pickle")
+FOLDER_MARKS = ("meta/info.json",)  # of data sets that are folders
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-MUJOCO = ("hopper", "halfcheetah", "walker2d", "ant")
-LEVELS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
-_MAZES = {
-    "umaze": "u-maze_noisy_multistart_False_multigoal_False",
-    "umaze-diverse": "u-maze_noisy_multistart_True_multigoal_True",
-    "medium-play": "big-maze_noisy_multistart_True_multigoal_False",
-    "medium-diverse": "big-maze_noisy_multistart_True_multigoal_True",
-    "large-play": "hardest-maze_noisy_multistart_True_multigoal_False",
-    "large-diverse": "hardest-maze_noisy_multistart_True_multigoal_True",
-}
-# name -> folder of D4RL's server and file
-D4RL_FILES = {
-    f"{env}-{level}-v2": ("gym_mujoco_v2", f"{env}_{level.replace('-', '_')}-v2.hdf5")
-    for env in MUJOCO
-    for level in LEVELS
-} | {
-    f"antmaze-{maze}-v2": ("ant_maze_v2", f"Ant_maze_{file}_sparse_fixed.hdf5")
-    for maze, file in _MAZES.items()
-}  # fmt: skip
 
 
 class Source(NamedTuple):
@@ -63,11 +46,23 @@ def d4rl_dir() -> Path:
     return Path(os.environ.get("D4RL_DATASET_DIR") or "~/.d4rl/datasets").expanduser()
 
 
+def ogbench_file(name: str) -> str:
+    """`cube-single-play-singletask-task2-v0` -> `cube-single-play-v0.npz`; a version may be left out."""
+    stem = name.removeprefix("ogbench/")
+    words = (stem if re.search(r"-v\d+$", stem) else f"{stem}-v0").split("-")
+    return (
+        "-".join(word for word in words if word != "singletask" and not re.fullmatch(r"task\d", word))
+        + ".npz"
+    )
+
+
 def d4rl_file(name: str) -> str:
     """The file name of one of D4RL's data sets."""
     stem = short_name(name)
-    if stem in D4RL_FILES:
-        return D4RL_FILES[stem][1]
+    return D4RL_FILES[stem][1] if stem in D4RL_FILES else _usual_file(stem)
+
+
+def _usual_file(stem: str) -> str:
     first, _, rest = stem.partition("-")
     level, dash, version = rest.rpartition("-")
     return f"{first}_{level.replace('-', '_')}{dash}{version}.hdf5" if level else f"{stem}.hdf5"
@@ -75,9 +70,10 @@ def d4rl_file(name: str) -> str:
 
 def d4rl_places(name: str) -> list[Path]:
     """Where a D4RL file may lie, in the order it is looked for."""
-    file, plain = d4rl_file(name), f"{short_name(name)}.hdf5"
+    stem = short_name(name)
+    files = dict.fromkeys((d4rl_file(name), _usual_file(stem), f"{stem}.hdf5"))
     folders = (data_dir() / "d4rl", data_dir(), d4rl_dir())
-    return [folder / each for folder in folders for each in dict.fromkeys((file, plain))]
+    return [folder / each for folder in folders for each in files]
 
 
 def locate(name: str, missing_ok: bool = False) -> Source:
@@ -85,15 +81,23 @@ def locate(name: str, missing_ok: bool = False) -> Source:
     if not isinstance(name, str) or not name.strip() or "\0" in name:
         raise DataError(f"{name!r} is not a data set; see them with: rl data list")
     kind, slash, rest = name.partition("/")
-    if slash and kind in ("d4rl", "local", "minari") and not Path(name).is_file():
+    if slash and kind in ("d4rl", "local", "minari", "ogbench") and not Path(name).is_file():
         if not all(NAME.fullmatch(part) for part in rest.split("/")) or (kind != "minari" and "/" in rest):
             raise DataError(f"'{name}' is not the name of a data set; see them with: rl data list")
-        return {"d4rl": _d4rl, "local": _local, "minari": _minari}[kind](name, rest, missing_ok)
+        return {"d4rl": _d4rl, "local": _local, "minari": _minari, "ogbench": _ogbench}[kind](
+            name, rest, missing_ok
+        )
     path = Path(name).expanduser()
     if path.is_dir():
-        raise DataError(
-            f"{name}: is a folder; a data set is one file ({', '.join(READABLE)}) or a name from rl data list"
-        )
+        if not any((path / each).is_file() for each in FOLDER_MARKS) and not any(
+            next(path.glob(f"*{suffix}"), None) for suffix in (".npz", ".npy", ".parquet", ".json")
+        ):
+            raise DataError(
+                f"{name}: is a folder without a data set (LeRobot's meta/info.json, an .npz for each episode, an .npy "
+                "for each array, RLlib's .json or .parquet); else a data set is one file "
+                f"({', '.join(READABLE)}) or a name from rl data list"
+            )
+        return Source("file", name, path)
     if path.suffix.lower() in (*READABLE, *CONVERTIBLE) or path.is_file():
         if not path.is_file() and not missing_ok:
             raise DataError(f"{name}: no such file")
@@ -115,6 +119,28 @@ def _d4rl(name: str, rest: str, missing_ok: bool) -> Source:
             "or keep it elsewhere and set RL_DATA_DIR or D4RL_DATASET_DIR"
         )
     return Source("d4rl", name, existing or places[0])
+
+
+def ogbench_places(name: str) -> list[Path]:
+    """Where a file of OGBench's may lie, in the order it is looked for."""
+    return [folder / ogbench_file(name) for folder in (data_dir() / "ogbench", ogbench_dir())]
+
+
+def ogbench_dir() -> Path:
+    """Where the ogbench package keeps its files."""
+    return Path("~/.ogbench/data").expanduser()
+
+
+def _ogbench(name: str, rest: str, missing_ok: bool) -> Source:
+    places = ogbench_places(rest)
+    existing = next((path for path in places if path.is_file()), None)
+    if existing is None and not missing_ok:
+        folders = " and ".join(str(path.parent) for path in places)
+        raise DataError(
+            f"{name}: no file {places[0].name} in {folders}.\nFetch it with: rl data get {name}\n"
+            f"or make it with OGBench's own scripts: rl data make ogbench/{places[0].stem} --episodes 1000"
+        )
+    return Source("ogbench", name, existing or places[0])
 
 
 def _local(name: str, rest: str, missing_ok: bool) -> Source:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rl_lightning.datasets.formats.raw import missing_from
 from rl_lightning.datasets.references import Reference
 from rl_lightning.errors import DataError
 from rl_lightning.types import EnvSpec
@@ -31,7 +32,9 @@ class Dataset(NamedTuple):
     recording: (
         Tensor  # [N] int64: the episode itself, or that which it was part of before rows were taken out
     )
-    next_known: Tensor  # [N] bool; False: a terminal row whose next observation is not in the file
+    next_known: (
+        Tensor  # [N] bool; False: the last row of an episode whose next observation is not in the file
+    )
 
     @property
     def rows(self) -> int:
@@ -45,6 +48,11 @@ class Dataset(NamedTuple):
     def broken_off(self) -> bool:
         """Whether the last episode has no end."""
         return self.about.get("read/last_episode") == "unfinished"
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Those of rewards and terminals that the file does not have; zeros stand in for them."""
+        return missing_from(self.about)
 
     def returns(self) -> Tensor:
         """Sum of rewards of each episode.  -> [episodes]"""
@@ -91,6 +99,27 @@ def check_env(name: str, stored: EnvSpec, spec: EnvSpec) -> None:
         raise DataError(
             f"{name}: has an action number {max(stored.action_sizes) - 1}, {spec.env_id} knows "
             f"{', '.join(map(str, spec.action_sizes))} actions"
+        )
+
+
+def check_learner(rows: Dataset, learner: str, needs: tuple[str, ...]) -> None:
+    """Raises if a data set does not have what a learner of that name learns from."""
+    lacking = [key for key in rows.missing if key in needs]
+    if "rewards" in lacking:
+        raise DataError(
+            f"{rows.name}: no 'rewards', which {learner} learns from. Demonstrations are imitated: use BC, or "
+            "DiffusionPolicy with WindowData"
+        )
+    if lacking and " " in rows.name:  # arrays in memory, which nothing converts
+        raise DataError(
+            f"{rows.name}: no 'terminals', so {learner} cannot tell a failure from a time limit; give them, all False "
+            "where episodes were cut"
+        )
+    if lacking:
+        raise DataError(
+            f"{rows.name}: no 'terminals', so {learner} cannot tell a failure from a time limit. If its episodes were "
+            f"cut:\nrl data convert {rows.name} NEW.hdf5 --ends truncated\n"
+            "or --ends terminated; BC and DiffusionPolicy learn from it as it is"
         )
 
 

@@ -13,7 +13,7 @@ from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.dataset import Dataset
 from rl_lightning.datasets.formats.minari_reader import arrays_of, described_by, rescale
 from rl_lightning.datasets.formats.raw import Raw, candidates, check_arrays, check_keys, said_of, the_one
-from rl_lightning.datasets.load import checked_rows, read_header
+from rl_lightning.datasets.load import checked_rows, load_dataset, peekable, read_header
 from rl_lightning.datasets.references import d4rl_options, local_reference
 from rl_lightning.errors import DataError
 from rl_lightning.types import EnvSpec
@@ -41,6 +41,9 @@ class OfflineSource(NamedTuple):
 def look_at(dataset: DatasetLike) -> OfflineSource:
     """Shapes and metadata of a data set by name, or of one in memory, which is checked as a file would be."""
     if isinstance(dataset, str):
+        if not peekable(dataset):  # looking at it is reading it
+            rows = load_dataset(dataset)
+            return OfflineSource(dataset, rows.spec, rows.about, {}, rows)
         spec, about = read_header(dataset)
         options = d4rl_options(dataset) if locate(dataset).kind == "d4rl" else {}
         return OfflineSource(dataset, spec, about, options, None)

@@ -13,7 +13,6 @@ import torch
 
 from rl_lightning.datasets.data_files import Source, locate
 from rl_lightning.datasets.dataset import Dataset
-from rl_lightning.datasets.formats.arrays import read_file
 from rl_lightning.datasets.formats.hdf5 import peek_hdf5
 from rl_lightning.datasets.formats.minari_reader import (
     minari_digest,
@@ -21,7 +20,10 @@ from rl_lightning.datasets.formats.minari_reader import (
     read_metadata,
     read_minari,
 )
-from rl_lightning.datasets.formats.raw import Raw, check_arrays, check_finite
+from rl_lightning.datasets.formats.raw import CLIPPED, Raw, check_arrays, check_finite
+from rl_lightning.datasets.layouts import ogbench
+from rl_lightning.datasets.layouts.folder import files_of
+from rl_lightning.datasets.layouts.recognize import is_flat, read_any, read_file
 from rl_lightning.datasets.references import Reference, d4rl_env, d4rl_reference, local_reference
 from rl_lightning.datasets.rows.action_kinds import bounds_of, settle_actions, sizes_of
 from rl_lightning.datasets.rows.episode_rows import RECORDED, EpisodeRows, split_episodes
@@ -34,7 +36,7 @@ def load_dataset(name: str) -> Dataset:
     """Reads a data set.
 
     Args:
-        name: `d4rl/...`, `minari/...`, `local/...`, or the path of an .hdf5, .npz or .pt file.
+        name: `d4rl/...`, `minari/...`, `local/...`, or the path of a file or folder.
     """
     return load_raw(name)[1]
 
@@ -45,7 +47,7 @@ def load_raw(name: str) -> tuple[Raw, Dataset]:
     with ThreadPoolExecutor(1) as aside:  # hashing leaves the interpreter to the reader
         digest = aside.submit(sha256_of, source)
         raw = checked(source, read_source(source))
-        clipped = source.kind == "d4rl"  # whose envs clip
+        clipped = source.kind == "d4rl" or CLIPPED in raw.metadata
         return checked_rows(raw, name, clipped, reference_of(source, raw.metadata), digest.result)
 
 
@@ -73,10 +75,16 @@ def recording_of(raw: Raw, rows: EpisodeRows) -> torch.Tensor:
     return torch.from_numpy(known.astype(np.int64))
 
 
+def peekable(name: str) -> bool:
+    """Whether shapes and metadata can be had without reading rows."""
+    source = locate(name)
+    return source.kind != "minari" and is_flat(source.path)
+
+
 def read_header(name: str) -> tuple[EnvSpec, dict[str, Any]]:
     """Shapes and metadata, without reading rows where the format allows it."""
     source = locate(name)
-    if source.kind == "minari" or source.path.suffix.lower() not in (".hdf5", ".h5"):
+    if not peekable(name):
         raw = checked(source, read_source(source))
         return spec_of(raw), raw.metadata | {"rows": len(raw.arrays["rewards"])}
     shapes, metadata = peek_hdf5(source.path)
@@ -100,8 +108,13 @@ def read_header(name: str) -> tuple[EnvSpec, dict[str, Any]]:
     return spec_of(Raw(str(source.path), arrays, {}, metadata)), metadata | {"rows": rows}
 
 
-def read_source(source: Source) -> Raw:
-    return read_minari(str(source.path)) if source.kind == "minari" else read_file(source.path)
+def read_source(source: Source, convertible: bool = False) -> Raw:
+    """The arrays of a source; `convertible` ones, too, which training does not read."""
+    if source.kind == "minari":
+        return read_minari(str(source.path))
+    if source.kind == "ogbench":
+        return ogbench.by_name(source.name, source.path)
+    return read_any(source.path) if convertible else read_file(source.path)
 
 
 def checked(source: Source, raw: Raw) -> Raw:
@@ -139,7 +152,17 @@ def reference_of(source: Source, metadata: dict[str, Any]) -> Reference | None:
 
 
 def sha256_of(source: Source) -> str:
-    return minari_digest(str(source.path)) if source.kind == "minari" else file_digest(source.path)
+    if source.kind == "minari":
+        return minari_digest(str(source.path))
+    return folder_digest(source.path) if source.path.is_dir() else file_digest(source.path)
+
+
+def folder_digest(folder: Path) -> str:
+    """Of all files below it, in order of their names."""
+    digest = hashlib.sha256()
+    for path in files_of(folder):
+        digest.update(str(path.relative_to(folder).as_posix()).encode() + bytes.fromhex(file_digest(path)))
+    return digest.hexdigest()
 
 
 def file_digest(path: Path) -> str:

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl_lightning.datasets.data_files import D4RL_FILES, READABLE, d4rl_dir, data_dir
+from rl_lightning.datasets.d4rl_files import D4RL_FILES
+from rl_lightning.datasets.data_files import READABLE, d4rl_dir, data_dir
 from rl_lightning.datasets.formats.hdf5 import peek_hdf5, read_columns
-from rl_lightning.datasets.formats.raw import Array, Raw
+from rl_lightning.datasets.formats.minari_reader import local_datasets
+from rl_lightning.datasets.formats.raw import VALUED, Array, Raw
 from rl_lightning.datasets.references import short_name
 from rl_lightning.datasets.rows.episode_rows import ends_of, timeouts_of
 from rl_lightning.datasets.rows.goals import goes_on
@@ -59,6 +61,11 @@ def data_folders() -> list[DataFolder]:
     folders = [DataFolder(own, [describe(path) for path in _files(own)])]
     if theirs.resolve() != own.resolve():
         folders.append(DataFolder(theirs, [describe(path) for path in _files(theirs)]))
+    minari = local_datasets()
+    if minari:
+        empty: dict[str, Any] = {"rows": None, "episodes": None, "mean_return": None, "MB": None, "note": ""}
+        files = [{"name": f"minari/{name}"} | empty | counts for name, counts in minari]
+        folders.append(DataFolder(Path("Minari"), files))
     return folders
 
 
@@ -73,6 +80,8 @@ def dataset_name(path: Path) -> str:
     """What a user types for a file: its name where it has one, else its path."""
     if path.parent == data_dir() / "local":
         return f"local/{path.stem}"
+    if path.parent == data_dir() / "ogbench":
+        return f"ogbench/{path.stem}"
     for name, (_, file) in D4RL_FILES.items():
         if path.name == file:
             return f"d4rl/{name}"
@@ -89,7 +98,13 @@ def describe(path: Path) -> dict[str, Any]:
         return row | {"note": "not looked into"}
     try:
         shapes, metadata = peek_hdf5(path)
-        row["rows"] = shapes["rewards"][0][0] if shapes["rewards"][0] else 0
+        row["rows"] = shapes["observations"][0][0] if shapes["observations"][0] else 0
+        lacking = [key for key in VALUED if key not in shapes]
+        if lacking:
+            return row | {
+                "episodes": metadata.get("episodes"),
+                "note": f"no {' and no '.join(lacking)}",
+            }
         if {"episodes", "mean_return"} <= metadata.keys():
             return row | {"episodes": metadata["episodes"], "mean_return": metadata["mean_return"]}
         columns = read_columns(path, ("rewards", "terminals", "timeouts"))

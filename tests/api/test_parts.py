@@ -207,7 +207,7 @@ def test_where_episodes_were_cut_is_seen_in_what_follows():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"rewards": None}, "no array 'rewards'"),
+        ({"actions": None}, "no array 'actions'"),
         (
             {"rewards": np.full(ROWS, np.nan)},
             "'rewards' has NaN or infinite numbers in 40 rows, first in row 0",

@@ -158,6 +158,9 @@ def test_mistakes(rl: Rl) -> None:
         (["data", "convert", "a.npz"], 2, "needs two files"),
         (["data", "convert", "a.npz", "b.hdf5", "--action-low", "1"], 2, "belong together"),
         (["data", "get", "local/x"], 3, "rl data make"),
+        (["data", "convert", "a.npz", "b.hdf5", "--ends", "done"], 2, "truncated or terminated"),
+        (["data", "convert", __file__, "b.hdf5", "--columns", "speed=x"], 2, "--columns takes"),
+        (["data", "make", "ogbench/antmaze-large-navigate"], 3, "rl data get"),
         (["data", "get", "d4rl/hopper-medium-v2", "--url", "http://127.0.0.1:9/x"], 3, "is there a network"),
         (["data", "publish", "x"], 2, "--level"),
         (["data", "list", "--format", "xml"], 2, "text or json"),
@@ -170,12 +173,12 @@ def test_mistakes(rl: Rl) -> None:
 
 
 def test_a_fetched_file_is_not_fetched_again(rl: Rl, folders: Path) -> None:
-    path = folders / "data" / "d4rl" / "hopper_medium-v2.hdf5"
+    path = folders / "data" / "d4rl" / "walker2d_medium-v2.hdf5"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"x")
-    assert "is here already" in rl("data", "get", "d4rl/hopper-medium-v2").out
+    assert "is here already" in rl("data", "get", "d4rl/walker2d-medium-v2").out
     Path(f"{path}.sha256").write_text("0" * 64 + "  x\n")
-    assert "damaged" in rl("data", "get", "d4rl/hopper-medium-v2").err
+    assert "damaged" in rl("data", "get", "d4rl/walker2d-medium-v2").err
 
 
 def test_from_a_run(rl: Rl, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,3 +221,27 @@ def test_publish_and_record(rl: Rl, trained: Path, monkeypatch: pytest.MonkeyPat
     assert data.about["sparse_keep"] == 0.1
     assert load_dataset("local/pendulum-medium-expert").truncated[29]
     assert "random to medium" in load_dataset("local/pendulum-medium-replay").about["replay"]
+
+
+def test_demonstrations_of_a_table_are_converted_and_imitated(rl: Rl, tmp_path: Path) -> None:
+    table = tmp_path / "demos.csv"
+    lines = [f"{trial},{t},{t / 9:.3f},{trial},{(-1) ** t * 3}" for trial in range(3) for t in range(9)]
+    table.write_text("\n".join(["trial,t,x,y,push", *lines]))
+    assert "--columns" in rl("data", "check", str(table)).err
+    new = str(tmp_path / "demos.hdf5")
+    columns = "observations=x,y actions=push episode=trial"
+    words = ("data", "convert", str(table), new, "--columns", columns)
+    assert "27 rows" in rl(*words, "--action-low", "-2", "--action-high", "2", "--clip-actions").out
+    checked = rl("data", "check", new)
+    assert checked.code == 0 and "no rewards" in checked.out and "no terminals" in checked.out
+    refused = rl("fit", "--config", "iql/hopper-medium", "--data.dataset", new, "--name", "refused")
+    assert refused.code == 3 and "no 'rewards', which IQL learns from" in refused.err
+    fitted = rl(
+        "fit", "--config", "bc/hopper-medium", "--data.dataset", new, "--run.updates", "4", "--name", "bc"
+    )
+    assert fitted.code == 0, fitted.err
+
+
+def test_help_fits_one_screen(rl: Rl) -> None:
+    lines = rl("data", "--help").out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 120

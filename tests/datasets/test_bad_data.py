@@ -13,7 +13,7 @@ import torch
 from data_files import make_rows, write
 
 from rl_lightning.datasets import load_dataset, read_header
-from rl_lightning.datasets.formats.foreign import read_pickle
+from rl_lightning.datasets.formats.plain_pickle import read_pickle
 from rl_lightning.errors import DataError
 
 
@@ -27,7 +27,7 @@ def refused(path: Path, *words: str) -> None:
 
 
 CHANGES = {
-    "missing": (lambda a: a.pop("rewards"), ["no array 'rewards'", "observations"]),
+    "missing": (lambda a: a.pop("actions"), ["no array 'actions'", "observations"]),
     "short": (lambda a: a.update(actions=a["actions"][:-1]), ["'actions' has 6 rows", "7"]),
     "nan": (
         lambda a: a["observations"].__setitem__((3, 1), np.nan),

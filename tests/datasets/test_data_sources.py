@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,9 +10,10 @@ import psutil
 import pytest
 from data_files import make_rows, write
 
-from rl_lightning.datasets import download as fetching
 from rl_lightning.datasets import load_dataset, normalized_score
-from rl_lightning.datasets.data_files import D4RL_FILES, d4rl_file, data_dir, locate
+from rl_lightning.datasets.d4rl_files import D4RL_FILES
+from rl_lightning.datasets.data_files import d4rl_file, data_dir, locate
+from rl_lightning.datasets.formats.minari_reader import get_minari
 from rl_lightning.datasets.references import d4rl_reference
 from rl_lightning.datasets.rows.checks import examine
 from rl_lightning.datasets.summary import data_folders, dataset_name
@@ -68,7 +67,7 @@ def test_data_folder_is_outside_of_the_checkout(monkeypatch, tmp_path):
 
 def test_d4rl_files_are_found_in_either_folder(folders):
     assert d4rl_file("d4rl/hopper-medium-replay-v2") == "hopper_medium_replay-v2.hdf5"
-    assert len(D4RL_FILES) == 30 and D4RL_FILES["antmaze-umaze-v2"][1].startswith("Ant_maze_u-maze")
+    assert len(D4RL_FILES) == 91 and D4RL_FILES["antmaze-umaze-v2"][1].startswith("Ant_maze_u-maze")
     weights = {"algorithm": b"SAC", "iteration": 9, "policy/fc0/weight": np.ones((256, 11))}
     write(folders / "d4rl" / "hopper_medium-v2.hdf5", hopper_rows(), weights)
     data = load_dataset("d4rl/hopper-medium-v2")
@@ -86,6 +85,37 @@ def test_d4rl_files_are_found_in_either_folder(folders):
     assert locate("d4rl/hopper-medium-v2").path.parent == own
     names = [row["name"] for shelf in data_folders() for row in shelf.files]
     assert names == ["d4rl/hopper-medium-v2"] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "reference"),
+    [
+        ("hopper-medium-replay-v0", 1000, 3234.3),
+        ("walker2d-medium-replay-v0", 1000, 4592.3),
+        ("halfcheetah-full-replay-v2", 1000, 12135.0),
+        ("antmaze-large-diverse-v0", 1000, 1.0),
+        ("antmaze-umaze-v2", 700, 1.0),
+        ("pen-human-v0", 100, 3076.8331017826877),
+        ("door-cloned-v0", 200, 2880.5693087298737),
+        ("hammer-expert-v1", 200, 12794.134825156867),
+        ("relocate-human-v1", 200, 4233.877797728884),
+        ("kitchen-mixed-v0", 280, 4.0),
+        ("maze2d-medium-v1", 600, 277.39),
+        ("maze2d-large-dense-v1", 800, 303.4857382709002),
+    ],
+)
+def test_every_family_of_d4rl_is_read_by_the_name_of_its_server(folders, name, steps, reference):
+    file = D4RL_FILES[name][1]
+    write(folders / "d4rl" / file, make_rows([5, 4], [True, False]))
+    data = load_dataset(f"d4rl/{name}")
+    assert data.spec.max_episode_steps == steps and data.reference.high == reference
+    assert dataset_name(folders / "d4rl" / file) == f"d4rl/{name}"
+
+
+def test_all_families_have_references():
+    assert all(d4rl_reference(name) is not None for name in D4RL_FILES)
+    files = [file for _, file in D4RL_FILES.values()]
+    assert len(set(files)) == len(files), "one folder holds them all"
 
 
 def test_d4rl_actions_are_clipped_and_told(folders):
@@ -133,6 +163,19 @@ def test_check_finds_jumps_nans_actions_and_lone_episodes(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("scale", "bad"), [(1.0, False), (3.0, True)])
+def test_check_finds_observations_that_a_filter_scaled(tmp_path, scale, bad):
+    rows = make_rows([6, 5], [False, False], 3, 1)
+    angle = np.linspace(0, 3, 11)
+    rows["observations"] = scale * np.stack([np.cos(angle), np.sin(angle), angle], 1).astype(np.float32)
+    del rows["next_observations"]
+    found = topics(write(tmp_path / "a.hdf5", rows, {"env_id": "Pendulum-v1"}))
+    assert ("observed" in found) == bad and (
+        not bad or "none that Pendulum-v1 observes" in found["observed"][1]
+    )
+    assert "observed" not in topics(write(tmp_path / "b.hdf5", rows, {"env_id": "os:path-v0"}))
+
+
 def test_check_asks_the_termination_rule(tmp_path):
     rows = make_rows([6, 5], [True, False], 11, 3)
     for key in ("observations", "next_observations"):
@@ -145,70 +188,22 @@ def test_check_asks_the_termination_rule(tmp_path):
     assert not topics(write(tmp_path / "b.hdf5", rows, metadata))["rule"][0]
 
 
-@pytest.fixture
-def server(folders):
-    """Serves a folder; `hide` makes it promise more than it sends."""
-    root = folders / "served" / "gym_mujoco_v2"
-    root.mkdir(parents=True)
+def test_minari_fetches_its_own(monkeypatch, tmp_path):
+    minari = pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    asked = []
 
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        extra = 0
+    def download(name):
+        asked.append(name)
+        if name == "no/such-v0":
+            raise ValueError("not on the server")
+        (tmp_path / "minari" / name / "data").mkdir(parents=True)
+        (tmp_path / "minari" / name / "data" / "metadata.json").write_text("{}")
 
-        def __init__(self, *args):
-            super().__init__(*args, directory=str(folders / "served"))
-
-        def send_header(self, key, value):
-            super().send_header(key, str(int(value) + self.extra) if key == "Content-Length" else value)
-
-        def log_message(self, *args):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as service:
-        threading.Thread(target=service.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{service.server_port}/gym_mujoco_v2", root, Handler
-        service.shutdown()
-
-
-def test_fetching(server, folders):
-    base, root, handler = server
-    write(root / "hopper_medium-v2.hdf5", hopper_rows())
-    url, path = f"{base}/hopper_medium-v2.hdf5", fetching.target_of("d4rl/hopper-medium-v2")[1]
-    told = []
-    digest = fetching.fetch(url, path, lambda done, size: told.append((done, size)))
-    assert load_dataset("d4rl/hopper-medium-v2").sha256 == digest == fetching.recorded_digest(path)
-    assert told[-1][0] == told[-1][1] == path.stat().st_size
-    write(root / "hopper_medium-v2.hdf5", make_rows([3], [True], 11, 3))  # another file under the same name
-    with pytest.raises(DataError, match="Nothing was replaced"):
-        fetching.fetch(url, path)
-    assert fetching.file_digest(path) == digest
-    handler.extra = 50
-    with pytest.raises(DataError, match=r"bytes arrived|cannot be fetched"):
-        fetching.fetch(url, path.with_name("other.hdf5"))
-    handler.extra = 0
-    (root / "cut.hdf5").write_bytes((root / "hopper_medium-v2.hdf5").read_bytes()[:700])
-    with pytest.raises(DataError, match="damaged"):
-        fetching.fetch(f"{base}/cut.hdf5", path.with_name("cut.hdf5"))
-    with pytest.raises(DataError, match="404"):
-        fetching.fetch(f"{base}/none.hdf5", path.with_name("none.hdf5"))
-    assert sorted(p.name for p in path.parent.iterdir()) == [path.name, f"{path.name}.sha256"]
-
-
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("local/x", "rl data make"),
-        ("minari/a/b-v0", "minari download"),
-        ("d4rl/nothing-v2", "none of the files"),
-    ],
-)
-def test_what_cannot_be_fetched(name, word):
-    with pytest.raises(DataError, match=word):
-        fetching.target_of(name)
-
-
-def test_only_http_is_fetched(tmp_path):
-    with pytest.raises(DataError, match="only http"):
-        fetching.fetch("file:///etc/passwd", tmp_path / "x")
+    monkeypatch.setattr(minari, "download_dataset", download)
+    assert get_minari("a/b-v0").startswith(str(tmp_path / "minari" / "a")) and asked == ["a/b-v0"]
+    with pytest.raises(DataError, match=r"could not fetch it \(not on the server\)"):
+        get_minari("no/such-v0")
 
 
 def test_minari(tmp_path, monkeypatch):
@@ -216,7 +211,7 @@ def test_minari(tmp_path, monkeypatch):
     import gymnasium
 
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
-    with pytest.raises(DataError, match="minari download test/pendulum-v0"):
+    with pytest.raises(DataError, match="rl data get minari/test/pendulum-v0"):
         load_dataset("minari/test/pendulum-v0")
     from minari.data_collector import EpisodeBuffer
 
@@ -241,6 +236,8 @@ def test_minari(tmp_path, monkeypatch):
     assert data.spec.env_id == "Pendulum-v1" and data.lengths().tolist() == [20] * 3
     assert data.action.abs().max() <= 1 and data.action.abs().max() > 0.8 and data.spec.action_high == (2.0,)
     assert (data.next_obs[:19] == data.obs[1:20]).all() and len(data.sha256) == 64
+    (listed,) = (row for shelf in data_folders() for row in shelf.files)
+    assert (listed["name"], listed["rows"], listed["episodes"]) == ("minari/test/pendulum-v0", 60, 3)
     few = SimpleNamespace(available=1000)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: few)
     with pytest.raises(DataError, match="minari/test/pendulum-v0: unpacks to"):

@@ -20,7 +20,7 @@ from data_files import make_rows, write
 
 from rl_lightning.datasets import load_dataset, read_header
 from rl_lightning.datasets.formats.convert import convert
-from rl_lightning.datasets.formats.foreign import read_any
+from rl_lightning.datasets.layouts.recognize import read_any
 from rl_lightning.errors import DataError
 
 

@@ -42,6 +42,7 @@ class BehaviorDiffusion(EMAModule):
     """
 
     learns_from = (Transitions,)
+    needs_columns = ()
     action_kinds = ("continuous",)
 
     def __init__(

@@ -47,6 +47,7 @@ class DiffusionPolicy(EMAModule):
     """
 
     learns_from = (ActionWindows,)
+    needs_columns = ()
     action_kinds = ("continuous",)
 
     def __init__(

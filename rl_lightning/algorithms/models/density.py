@@ -74,6 +74,7 @@ class Density(ModelModule):
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm
         self.patience, self.lr_patience, self.eval_rows = patience, lr_patience, eval_rows
         self.percentile = percentile
+        self.needs_columns = ("rewards",) if density_of == "action_reward" else ()
         self.models_next_obs = density_of in ("next_obs_action", "obs_action_next_obs")
         self.init_args: dict[str, Any] = {
             "density_model": describe(density_model),

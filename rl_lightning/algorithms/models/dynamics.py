@@ -48,6 +48,7 @@ class Dynamics(ModelModule):
     """
 
     learns_from = (Transitions,)
+    needs_columns = ("rewards",)
     models_next_obs = True
     action_kinds = ("continuous",)
     stale: Tensor

@@ -34,6 +34,7 @@ class BC(PolicyModule):
     """
 
     learns_from = (Transitions,)
+    needs_columns = ()
     action_kinds = ("continuous", "discrete")
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Files other than HDF5 that training may read: .npz without pickles, and .pt with tensors only."""
+"""Arrays by the names that files have for them, made into ours; and files of arrays, written."""
 
 from __future__ import annotations
 
@@ -7,31 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rl_lightning.datasets.data_files import CONVERTIBLE, READABLE
-from rl_lightning.datasets.formats.hdf5 import MOST_NUMBERS, decode, encode, read_hdf5, write_hdf5
-from rl_lightning.datasets.formats.npz import read_npz
+from rl_lightning.datasets.formats.hdf5 import MOST_NUMBERS, decode, encode, write_hdf5
 from rl_lightning.datasets.formats.raw import Raw, candidates, check_keys, said_of, the_one
-from rl_lightning.datasets.formats.tensors import read_pt
 from rl_lightning.errors import DataError
 from rl_lightning.io.atomic import atomic_open, file_of_user
-
-
-def read_file(path: Path) -> Raw:
-    """A file by its suffix. Nothing that could hold code is opened."""
-    suffix = path.suffix.lower()
-    if suffix in (".hdf5", ".h5"):
-        return read_hdf5(path)
-    if suffix == ".npz":
-        return sort_out(str(path), read_npz(path))
-    if suffix == ".pt":
-        return sort_out(str(path), read_pt(path))
-    if suffix in CONVERTIBLE:
-        what = "a pickle can run code" if suffix != ".json" else "JSON is slow and loses types"
-        new = path.with_suffix(".hdf5")
-        raise DataError(
-            f"{path}: training does not read it ({what}).\nConvert it with: rl data convert {path} {new}"
-        )
-    raise DataError(f"{path}: '{suffix}' is not a known format; {', '.join(READABLE)} are read")
 
 
 def write_file(path: Path, raw: Raw) -> Path:

@@ -35,24 +35,24 @@ def opened(path: Path) -> Iterator[h5py.File]:
 
 def read_hdf5(path: Path) -> Raw:
     with opened(path) as file:
-        members = _members(file, path)
+        members = members_of(file, path)
         check_keys(str(path), members)
         names = candidates(members)
         rows = next((members[key].shape or (0,))[0] for keys in names.values() for key in keys)
         beside = _infos(file, path, rows)
-        _check_size(path, [*(members[key] for keys in names.values() for key in keys), *beside.values()])
+        check_size(path, [*(members[key] for keys in names.values() for key in keys), *beside.values()])
         arrays = {
-            name: the_one(str(path), name, keys, lambda key: _read(members[key], path))
+            name: the_one(str(path), name, keys, lambda key: read_member(members[key], path))
             for name, keys in names.items()
         }
-        infos = {key: _read(member, path) for key, member in beside.items()}
+        infos = {key: read_member(member, path) for key, member in beside.items()}
         metadata = _metadata(file, path) | said_of(names)
     return Raw(str(path), arrays, infos, metadata)
 
 
 def _infos(file: h5py.File, path: Path, rows: int) -> dict[str, h5py.Dataset]:
     """Arrays below infos/ with one row per step; anything else there is nothing of ours."""
-    members = _members(file.get("infos"), path, "infos/")
+    members = members_of(file.get("infos"), path, "infos/")
     return {
         key: member
         for key, member in members.items()
@@ -60,7 +60,7 @@ def _infos(file: h5py.File, path: Path, rows: int) -> dict[str, h5py.Dataset]:
     }
 
 
-def _check_size(path: Path, members: list[h5py.Dataset]) -> None:
+def check_size(path: Path, members: list[h5py.Dataset]) -> None:
     check_budget(path, {member.name.lstrip("/"): _size(member) for member in members})
 
 
@@ -76,7 +76,7 @@ def _narrowed(member: h5py.Dataset) -> bool:
 def peek_hdf5(path: Path) -> tuple[dict[str, tuple[tuple[int, ...], np.dtype[Any]]], dict[str, Any]]:
     """Shape and type of each array, and the metadata; no rows are read."""
     with opened(path) as file:
-        members = _members(file, path)
+        members = members_of(file, path)
         check_keys(str(path), members)
         names = {name: members[keys[0]] for name, keys in candidates(members).items()}
         shapes = {key: (member.shape or (), member.dtype) for key, member in names.items()}
@@ -86,17 +86,17 @@ def peek_hdf5(path: Path) -> tuple[dict[str, tuple[tuple[int, ...], np.dtype[Any
 def read_columns(path: Path, keys: tuple[str, ...]) -> dict[str, Array]:
     """Some of the arrays only."""
     with opened(path) as file:
-        members = _members(file, path)
+        members = members_of(file, path)
         names = candidates(members)
-        _check_size(path, [members[each] for key in keys for each in names.get(key, [])])
+        check_size(path, [members[each] for key in keys for each in names.get(key, [])])
         return {
-            key: the_one(str(path), key, names[key], lambda each: _read(members[each], path))
+            key: the_one(str(path), key, names[key], lambda each: read_member(members[each], path))
             for key in keys
             if key in names
         }
 
 
-def _members(group: Any, path: Path, prefix: str = "") -> dict[str, h5py.Dataset]:
+def members_of(group: Any, path: Path, prefix: str = "") -> dict[str, h5py.Dataset]:
     """The arrays of a group. Links into other files are refused: a data set is what its own bytes say."""
     members: dict[str, h5py.Dataset] = {}
     if not isinstance(group, h5py.Group):
@@ -113,7 +113,7 @@ def _members(group: Any, path: Path, prefix: str = "") -> dict[str, h5py.Dataset
     return members
 
 
-def _read(member: h5py.Dataset, path: Path) -> Array:
+def read_member(member: h5py.Dataset, path: Path) -> Array:
     key = member.name.lstrip("/")
     if member.dtype.hasobject:
         raise DataError(
@@ -138,7 +138,7 @@ def _metadata(file: h5py.File, path: Path) -> dict[str, Any]:
         return metadata
 
     def visit(prefix: str, part: h5py.Group) -> None:
-        for key, member in _members(part, path, "metadata/").items():
+        for key, member in members_of(part, path, "metadata/").items():
             metadata[prefix + key] = _value(member)
         for key in part:
             if isinstance(part.get(key, getlink=True), h5py.HardLink) and isinstance(part[key], h5py.Group):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,45 @@ def minari_folder(dataset_id: str) -> Path:
     if not (folder / "metadata.json").is_file():
         raise DataError(
             f"minari/{dataset_id}: not in {folder.parent}. Nothing is downloaded unasked; fetch it with:\n"
-            f"minari download {dataset_id}"
+            f"rl data get minari/{dataset_id}"
         )
     return folder
+
+
+def get_minari(dataset_id: str) -> str:
+    """Fetches a data set by Minari's own client; where it lies, as text."""
+    try:
+        import minari
+    except ImportError:
+        raise DataError(
+            f"minari/{dataset_id}: Minari is not installed. Install it with: {pip_command('minari')}"
+        ) from None
+    try:
+        minari.download_dataset(dataset_id)
+    except Exception as error:  # of another package, from a place of unknown health
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:140]
+        raise DataError(f"minari/{dataset_id}: Minari could not fetch it ({reason})") from None
+    return f"{minari_folder(dataset_id).parent}: fetched"
+
+
+def local_datasets() -> list[tuple[str, dict[str, Any]]]:
+    """Ids of what lies in Minari's storage, and how much that is; Minari itself is not asked."""
+    root = Path(os.environ.get("MINARI_DATASETS_PATH") or "~/.minari/datasets").expanduser()
+    folders = sorted(path.parent.parent for path in root.glob("**/data/metadata.json"))
+    return [(folder.relative_to(root).as_posix(), _counts(folder / "data")) for folder in folders]
+
+
+def _counts(folder: Path) -> dict[str, Any]:
+    try:
+        metadata = json.loads((folder / "metadata.json").read_text())
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        return {
+            "rows": metadata.get("total_steps"),
+            "episodes": metadata.get("total_episodes"),
+            "MB": size / 1e6,
+        }
+    except (OSError, ValueError, AttributeError) as error:
+        return {"note": str(error)[:60]}
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
+from collections.abc import Collection
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -33,15 +35,28 @@ DAMAGES = (
     NotImplementedError,
     ValueError,
     RuntimeError,
+    TokenError,  # of a header of numpy's
+    SyntaxError,
+    TypeError,
 )
 
 
-def read_npz(path: Path) -> dict[str, Any]:
-    """The arrays that a data set may have, by the file's own names."""
+def names_of(path: Path) -> list[str]:
+    """What an .npz holds, by the file's own names."""
     check_magic(path)
     try:
         with zipfile.ZipFile(path) as archive:
-            members = _members(path, archive)
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except DAMAGES as error:
+        raise damaged(path, error) from None
+
+
+def read_npz(path: Path, also: Collection[str] = ()) -> dict[str, Any]:
+    """The arrays that a data set may have, and `also` others, by the file's own names."""
+    check_magic(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _members(path, archive, also)
             sizes = {key: _size(path, archive, key, info) for key, info in members.items()}
             check_budget(path, sizes)
             arrays = {key: _array(archive, info) for key, info in members.items()}
@@ -65,7 +80,7 @@ def check_magic(path: Path) -> None:
             raise DataError(f"{path}: is {what}, no {path.suffix} file. {hint}")
 
 
-def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+def _members(path: Path, archive: zipfile.ZipFile, also: Collection[str]) -> dict[str, zipfile.ZipInfo]:
     members: dict[str, zipfile.ZipInfo] = {}
     for info in archive.infolist():
         key = info.filename.removesuffix(".npy")
@@ -76,7 +91,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
             raise DataError(
                 f"{path}: holds '{key}' twice, and the two differ. Write it anew with one of them"
             )
-        if wanted(key):
+        if wanted(key) or key in also:
             members[key] = info
     return members
 
@@ -84,7 +99,7 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
 def _size(path: Path, archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo) -> int:
     """Bytes of a member's rows by its header; raises unless it holds as many as it declares."""
     with archive.open(info) as file:
-        shape, dtype = _shape(file)
+        shape, dtype = shape_of(file)
         head = file.tell()
     if dtype.hasobject:
         raise DataError(
@@ -100,7 +115,8 @@ def _size(path: Path, archive: zipfile.ZipFile, key: str, info: zipfile.ZipInfo)
     return declared
 
 
-def _shape(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def shape_of(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """What the header of an array declares."""
     version = npy.read_magic(file)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = read(file)

@@ -10,8 +10,16 @@ import numpy as np
 from rl_lightning.errors import DataError
 
 Array = np.ndarray
-NEEDED = ("observations", "actions", "rewards", "terminals")
-OPTIONAL = ("next_observations", "timeouts")
+NEEDED = ("observations", "actions")
+VALUED = ("rewards", "terminals")  # what values are learned from, and demonstrations do without
+OPTIONAL = (*VALUED, "next_observations", "timeouts")
+# in metadata
+MISSING = "read/missing"  # those of VALUED that the file does not have
+LAYOUT = "read/layout"  # how the file was read
+GOALS = "read/goals"  # terminals are goals that the recording goes on behind
+CLIPPED = (
+    "read/clipped"  # whoever recorded it clipped actions to [-1, 1], so that what lies beyond may be clipped
+)
 # other names that files use for the same thing
 ALIASES = {
     "obs": "observations",
@@ -30,6 +38,9 @@ ALIASES = {
     "truncated": "timeouts",
     "timeout": "timeouts",
     "truncations": "timeouts",
+    "new_obs": "next_observations",
+    "terminateds": "terminals",
+    "truncateds": "timeouts",
 }
 DONES = ("dones", "done")  # stand for terminals where nothing else does: they may count time limits, too
 FROM_DONES = "read/dones"  # in metadata: that they did
@@ -39,7 +50,7 @@ class Raw(NamedTuple):
     """What was read, before anything is made of it."""
 
     where: str  # file, for messages
-    arrays: dict[str, Array]  # NEEDED and, where there, OPTIONAL
+    arrays: dict[str, Array]  # NEEDED and, where there, OPTIONAL; of checked ones VALUED, too
     infos: dict[str, Array] = {}  # noqa: RUF012  (never mutated) # qpos, qvel ... one row each
     metadata: dict[str, Any] = {}  # noqa: RUF012
 
@@ -105,7 +116,7 @@ def check_keys(where: str, members: dict[str, Any]) -> None:
         there = ", ".join(sorted(members)[:12]) or "nothing"
         raise DataError(
             f"{where}: no array '{missing[0]}' (it holds {there}).\n"
-            "A data set needs observations, actions, rewards and terminals, one row per step"
+            "A data set needs observations and actions, one row per step. Values need rewards and terminals, too"
         )
 
 
@@ -116,6 +127,7 @@ def check_arrays(raw: Raw) -> Raw:
     for key, array in arrays.items():
         arrays[key] = _plain(where, key, np.asarray(array))
     _check_lengths(where, arrays)
+    raw, arrays = _with_stand_ins(raw, arrays)
     for key in ("observations", "next_observations"):
         if key in arrays:
             arrays[key] = _observations(where, key, arrays[key])
@@ -131,6 +143,28 @@ def check_arrays(raw: Raw) -> Raw:
     arrays["rewards"] = _float32(where, "rewards", arrays["rewards"])
     arrays["actions"] = _actions(where, arrays["actions"])
     return raw._replace(arrays=arrays)
+
+
+def missing_from(metadata: dict[str, Any]) -> tuple[str, ...]:
+    """Those of rewards and terminals that a file does not have."""
+    return tuple(metadata.get(MISSING, ()))
+
+
+def _with_stand_ins(raw: Raw, arrays: dict[str, Array]) -> tuple[Raw, dict[str, Array]]:
+    """Zeros in place of what demonstrations do without; the metadata say so, and whoever learns values refuses."""
+    rows, missing = len(arrays["observations"]), [key for key in VALUED if key not in arrays]
+    if not missing:
+        return raw, arrays
+    stand_ins = {"rewards": np.zeros(rows, np.float32), "terminals": np.zeros(rows, bool)}
+    metadata = raw.metadata | {MISSING: missing}
+    return raw._replace(metadata=metadata), arrays | {key: stand_ins[key] for key in missing}
+
+
+def as_in_file(raw: Raw) -> Raw:
+    """The same without stand-ins, to be written."""
+    missing = missing_from(raw.metadata)
+    arrays = {key: array for key, array in raw.arrays.items() if key not in missing}
+    return raw._replace(arrays=arrays, metadata={k: v for k, v in raw.metadata.items() if k != MISSING})
 
 
 def _check_lengths(where: str, arrays: dict[str, Array]) -> None:

@@ -98,8 +98,8 @@ def out_of_bounds(raw: Raw) -> str:
     )
 
 
-def rescaled(raw: Raw, low: Any, high: Any) -> Raw:
-    """Continuous actions from bounds, one for all dimensions or one each, to [-1, 1]."""
+def rescaled(raw: Raw, low: Any, high: Any, clip: bool = False) -> Raw:
+    """Continuous actions from bounds, one for all dimensions or one each, to [-1, 1]; `clip` those that lie beyond."""
     actions = raw.arrays["actions"]
     if actions.dtype.kind != "f":
         raise DataError(f"{raw.where}: its actions are whole numbers; bounds are for continuous ones")
@@ -115,11 +115,12 @@ def rescaled(raw: Raw, low: Any, high: Any) -> Raw:
     check_bounds(f"{raw.where}: bounds of its actions", low, high)
     mapped = (actions - low) / (high - low) * 2 - 1
     worst = int(np.abs(mapped).max(0).argmax())
-    if np.abs(mapped).max() > 1.01:
+    if np.abs(mapped).max() > 1.01 and not clip:
         column = actions[:, worst]
         raise DataError(
             f"{raw.where}: 'actions' lie between {column.min():.4g} and {column.max():.4g} in dimension {worst}, "
-            f"beyond {low[worst]:g} to {high[worst]:g}"
+            f"beyond {low[worst]:g} to {high[worst]:g}.\n"
+            "If its env clipped them while it was recorded, add: --clip_actions"
         )
     bounds = {"action_low": low.tolist(), "action_high": high.tolist()}
     arrays = {**raw.arrays, "actions": mapped.clip(-1, 1).astype(np.float32)}

@@ -8,7 +8,16 @@ import numpy as np
 import torch
 
 from rl_lightning.datasets.data_files import Source
-from rl_lightning.datasets.formats.raw import FROM_DONES, Array, Raw, first_bad
+from rl_lightning.datasets.formats.raw import (
+    CLIPPED,
+    FROM_DONES,
+    LAYOUT,
+    Array,
+    Raw,
+    convert_line,
+    first_bad,
+    missing_from,
+)
 from rl_lightning.datasets.load import checked, read_source, reference_of, spec_of
 from rl_lightning.datasets.references import Reference
 from rl_lightning.datasets.rows.action_kinds import SLACK
@@ -39,22 +48,45 @@ class CheckLine(NamedTuple):
 
 def examine(source: Source) -> list[CheckLine]:
     """Looks at a data set that can at least be read; raises DataError if it cannot."""
-    raw = checked(source, read_source(source))
+    raw = checked(source, read_source(source, convertible=True))
     spec_of(raw)  # raises on bounds and numbers of actions that cannot be
     values = _values(raw)
     truncated, guessed = timeouts_of(raw, guess=True)
     raw, _ = drop_nonfinite(raw._replace(arrays={**raw.arrays, "timeouts": truncated}))
     table = episode_table(raw)
-    reference = reference_of(source, raw.metadata)
+    reference, lacking = reference_of(source, raw.metadata), missing_from(raw.metadata)
     return [
+        CheckLine("layout", str(raw.metadata.get(LAYOUT, source.kind))),
+        *_missing(raw),
         _episodes(table, raw),
-        _returns(table, reference),
+        *([] if "rewards" in lacking else [_returns(table, reference)]),
         _ends(raw, table, guessed),
         values,
         *_continuity(raw, bool(guessed)),
+        *_bounds(raw),
         _actions(raw),
-        *_rule(raw),
+        *([] if "terminals" in lacking else _rule(raw)),
     ]
+
+
+def _missing(raw: Raw) -> list[CheckLine]:
+    """What the file does not have, and who can therefore not learn from it."""
+    lacking = missing_from(raw.metadata)
+    lines = []
+    if "rewards" in lacking:
+        lines.append(
+            "no rewards: BC and diffusion policy imitate it; nothing that learns values or rewards can use it"
+        )
+    if "terminals" in lacking:
+        lines.append(
+            "no terminals: BC and diffusion policy imitate it; values need to know what an end means, say it with: "
+            f"rl data convert {raw.where} NEW.hdf5 --ends truncated (or terminated)"
+        )
+    if "next_observations" not in raw.arrays:
+        lines.append(
+            "no next_observations: the following row's stand in; what came behind an end is unknown to models"
+        )
+    return [CheckLine("missing", lines[0], more=tuple(lines[1:]))] if lines else []
 
 
 def _episodes(table: EpisodeTable, raw: Raw) -> CheckLine:
@@ -107,6 +139,8 @@ def _ends(raw: Raw, table: EpisodeTable, guessed: dict[str, str]) -> CheckLine:
         text += "; terminals are goals that the recording goes on behind, they end no episode"
     if FROM_DONES in raw.metadata:
         text += f"; {raw.metadata[FROM_DONES]}"
+        if len(table.lengths) > 1 and terminated.any() and (table.lengths == table.lengths[0]).all():
+            text += f", all after {table.lengths[0]} steps: if that is a time limit, convert it with --ends truncated"
     return CheckLine("ends", "; ".join([text, *guessed.values()]), bad=refused(raw, guessed))
 
 
@@ -178,7 +212,37 @@ def _actions(raw: Raw) -> CheckLine:
     outside = int((np.abs(actions) > 1 + SLACK).any(1).sum())
     at_bounds = float((np.abs(actions) > 0.999).mean())
     text = f"{actions.min():.4g} to {actions.max():.4g}, {outside} rows outside [-1, 1], {at_bounds:.1%} at a bound"
+    if outside and CLIPPED in raw.metadata:
+        return CheckLine("actions", f"{text}; they are clipped: {raw.metadata[CLIPPED]}")
+    if outside:
+        text += f". Take its env's bounds: {convert_line(raw.where)} --env ID, and --clip_actions if the env clipped"
     return CheckLine("actions", text, bad=outside > 0)
+
+
+def _bounds(raw: Raw) -> list[CheckLine]:
+    """Whether observations lie where their env's do; left out where the env has no bounds, or none is known."""
+    import gymnasium
+
+    env_id, obs = str(raw.metadata.get("env_id", "")), raw.arrays["observations"]
+    if env_id not in gymnasium.registry:  # a name from a file; nothing is imported for it
+        return []
+    try:
+        env = gymnasium.make(env_id)
+    except (gymnasium.error.Error, ImportError):
+        return []
+    space = env.observation_space
+    env.close()
+    if not isinstance(space, gymnasium.spaces.Box) or space.shape != obs.shape[1:]:
+        return []
+    slack = 1e-3 * np.maximum(1.0, np.abs(obs).max(0))
+    outside = int(((obs < space.low - slack) | (obs > space.high + slack)).any(1).sum())
+    if not outside:
+        return []
+    text = (
+        f"{outside} rows are none that {env_id} observes: scaled by a filter, or of another env. A policy that learns "
+        "from them sees other numbers there"
+    )
+    return [CheckLine("observed", text, bad=True)]
 
 
 def _rule(raw: Raw) -> list[CheckLine]:

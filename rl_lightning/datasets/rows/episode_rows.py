@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl_lightning.datasets.formats.raw import Array, Raw, first_bad
+from rl_lightning.datasets.formats.raw import Array, Raw, first_bad, missing_from
 from rl_lightning.datasets.rows.goals import goes_on
 from rl_lightning.datasets.rows.outliers import outliers
 from rl_lightning.errors import DataError
@@ -99,7 +99,9 @@ def split_episodes(raw: Raw) -> EpisodeRows:
         notes["last_episode"] = "unfinished"
     following = arrays.get("next_observations")
     if following is None:
-        return _linked(raw, ends, final & ~limits, episode, notes)
+        # of demonstrations every action counts, also that at an end: nobody looks behind it
+        unknown = ends if "terminals" in missing_from(raw.metadata) else final & ~limits
+        return _linked(raw, ends, unknown, episode, notes)
     known = np.ones(len(obs), bool)
     fields = (obs, arrays["actions"], arrays["rewards"], following, terminated, limits | cut, episode)
     return EpisodeRows._make((*fields, known, None, notes))
@@ -115,9 +117,10 @@ def _linked(raw: Raw, ends: Array, unknown: Array, episode: Array, notes: dict[s
         )
     following = np.concatenate([obs[1:], obs[-1:]])
     following[unknown] = obs[unknown]
+    last_rows = "terminal rows" if terminated.any() else "last rows"
     notes["next_observations"] = (
         f"none in the file: taken from the following row; {len(obs) - len(rows)} rows at time limits were dropped, "
-        f"{int(unknown.sum())} terminal rows have no next one"
+        f"{int(unknown.sum())} {last_rows} have no next one"
     )
     columns = (obs, raw.arrays["actions"], raw.arrays["rewards"], following, terminated)
     fields = [column[rows] for column in columns]

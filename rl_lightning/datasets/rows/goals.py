@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from rl_lightning.datasets.formats.raw import Array, Raw
+from rl_lightning.datasets.formats.raw import GOALS, Array, Raw
 
 
 def goes_on(raw: Raw) -> bool:
     """Whether the terminals of a file mark goals that end no episode.
 
-    All of it must hold: rewards equal terminals row by row; most goals are followed by another, or time limits lie
-    equally far apart whatever goals lie between; and the step out of a goal row is no longer than other steps. Where
-    episodes do end at their goals, the row behind one is a reset.
+    A file may say so. Else all of it must hold: rewards equal terminals row by row; most goals are followed by another,
+    or time limits lie equally far apart whatever goals lie between; and the step out of a goal row is no longer than
+    other steps. Where episodes do end at their goals, the row behind one is a reset.
     """
+    if GOALS in raw.metadata:
+        return True
     arrays = raw.arrays
     terminated = np.asarray(arrays["terminals"]).reshape(-1).astype(bool)
     if not np.array_equal(np.asarray(arrays["rewards"]).reshape(-1), terminated):

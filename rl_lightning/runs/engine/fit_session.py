@@ -116,7 +116,8 @@ class FitSession:
         name = self.cli.data_arguments().get("dataset")
         if not isinstance(name, str):
             return None
-        return Path(name).stem if Path(name).suffix.lower() in READABLE else name
+        path = Path(name).expanduser()
+        return path.stem if path.suffix.lower() in READABLE or path.is_dir() else name
 
     @property
     def plays(self) -> bool:

@@ -1,0 +1,135 @@
+"""OGBench's compact files, and the rewards that its package gives them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from data_files import make_rows
+from public_files import public_file
+
+from rl_lightning.analysis.dataset_tables import check_dataset
+from rl_lightning.datasets import load_dataset
+from rl_lightning.datasets.data_files import locate, ogbench_file
+from rl_lightning.datasets.formats.convert import convert
+from rl_lightning.datasets.layouts.ogbench import env_name, is_compact
+from rl_lightning.errors import DataError
+
+LENGTHS = (4, 3)  # states; one action less leads anywhere
+
+
+def compact(width: int = 28) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    rows = sum(LENGTHS)
+    terminals = np.zeros(rows, bool)
+    terminals[np.cumsum(LENGTHS) - 1] = True
+    return {
+        "observations": rng.normal(size=(rows, width)).astype(np.float32),
+        "actions": rng.uniform(-1, 1, (rows, 5)).astype(np.float32),
+        "terminals": terminals,
+        "qpos": rng.normal(size=(rows, 21)).astype(np.float32),
+        "qvel": rng.normal(size=(rows, 20)).astype(np.float32),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RL_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "ogbench").mkdir()
+    np.savez_compressed(tmp_path / "ogbench" / "cube-single-play-v0.npz", **compact())
+    return tmp_path
+
+
+def test_each_state_is_the_next_one_of_the_row_before(tmp_path):
+    given = compact()
+    np.savez(tmp_path / "a.npz", **given)
+    data = load_dataset(str(tmp_path / "a.npz"))
+    rows = [0, 1, 2, 4, 5]
+    np.testing.assert_array_equal(data.obs.numpy(), given["observations"][rows])
+    np.testing.assert_array_equal(data.next_obs.numpy(), given["observations"][[row + 1 for row in rows]])
+    np.testing.assert_array_equal(data.action.numpy(), given["actions"][rows])
+    assert data.truncated.nonzero()[:, 0].tolist() == [2, 4] and not data.terminated.any()
+    assert data.missing == ("rewards", "terminals") and data.lengths().tolist() == [3, 2]
+    text, sound = check_dataset(str(tmp_path / "a.npz"))
+    assert sound and "OGBench's compact form: 2 trajectories" in text
+
+
+def test_positions_stay_beside_the_rows(tmp_path):
+    np.savez(tmp_path / "a.npz", **compact())
+    convert(str(tmp_path / "a.npz"), tmp_path / "b.npz")
+    with np.load(tmp_path / "b.npz") as written:
+        np.testing.assert_array_equal(written["infos/qpos"], compact()["qpos"][[0, 1, 2, 4, 5]])
+        assert "rewards" not in written and "terminals" not in written
+
+
+def test_what_is_not_compact():
+    assert is_compact(compact()) and not is_compact(make_rows([3], [True]))
+    assert not is_compact({"observations", "actions", "terminals"}), "anybody's arrays"
+
+
+def test_a_file_of_last_states_has_no_transition(tmp_path):
+    given = compact() | {"terminals": np.ones(7, bool)}
+    np.savez(tmp_path / "a.npz", **given)
+    with pytest.raises(DataError, match="no transition is left"):
+        load_dataset(str(tmp_path / "a.npz"))
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "env"),
+    [
+        ("cube-single-play-v0", "cube-single-play-v0.npz", "cube-single-v0"),
+        ("cube-single-play", "cube-single-play-v0.npz", "cube-single-v0"),
+        ("cube-single-play-singletask-v0", "cube-single-play-v0.npz", "cube-single-singletask-v0"),
+        ("scene-play-singletask-task4-v0", "scene-play-v0.npz", "scene-singletask-task4-v0"),
+        ("antmaze-large-navigate-v0", "antmaze-large-navigate-v0.npz", "antmaze-large-v0"),
+        (
+            "puzzle-4x4-noisy-singletask-task1-v0",
+            "puzzle-4x4-noisy-v0.npz",
+            "puzzle-4x4-singletask-task1-v0",
+        ),
+    ],
+)
+def test_names(name, file, env):
+    assert ogbench_file(name) == file and env_name(f"ogbench/{name}") == env
+
+
+def test_by_name(folder):
+    data = load_dataset("ogbench/cube-single-play-v0")
+    assert data.rows == 5 and data.about["ogbench_env"] == "cube-single-v0"
+    with pytest.raises(DataError, match="rl data get ogbench/scene-play-v0"):
+        locate("ogbench/scene-play-v0")
+
+
+def test_a_single_task_has_rewards(folder):
+    """Task 1 of cube-single wants the cube at a place; a row whose cube lies there is a success."""
+    pytest.importorskip("ogbench", exc_type=ImportError)
+    import gymnasium
+
+    env = gymnasium.make("cube-single-singletask-task1-v0")
+    env.reset()
+    given = compact()
+    given["qpos"][1, 14:17] = env.unwrapped._data.mocap_pos[0]
+    np.savez(folder / "ogbench" / "cube-single-play-v0.npz", **given)
+    data = load_dataset("ogbench/cube-single-play-singletask-task1-v0")
+    assert (
+        data.reward.tolist() == [-1, 0, -1, -1, -1]
+        and data.terminated.tolist() == [False, True] + [False] * 3
+    )
+    assert not data.missing and data.lengths().tolist() == [3, 2], "a success ends no recording"
+    with pytest.raises(DataError, match="no single task"):
+        load_dataset("ogbench/cube-single-play-singletask-task9-v0")
+
+
+def test_rewards_need_the_package(folder, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "ogbench.relabel_utils", None)
+    with pytest.raises(DataError, match=r"OGBench's package. Install it with"):
+        load_dataset("ogbench/cube-single-play-singletask-v0")
+
+
+def test_three_real_trajectories():
+    data = load_dataset(str(public_file("ogbench-cube-single-play-3episodes.npz")))
+    assert (data.rows, data.lengths().tolist()) == (3000, [1000] * 3)
+    same = (data.next_obs[:-1] == data.obs[1:]).all(1)
+    assert same.sum() == 2997, "all but the two joints between trajectories"
