@@ -1,4 +1,4 @@
-"""Soft actor-critic (Haarnoja et al. 2018), and its discrete form (Christodoulou 2019) in sac_discrete.py."""
+"""Soft actor-critic (Haarnoja et al. 2018), and its discrete form (Christodoulou 2019) in discrete_sac.py."""
 
 from __future__ import annotations
 
