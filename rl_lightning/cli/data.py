@@ -38,6 +38,7 @@ def data(words: list[str]) -> int:
       --run RUN               make: record from a run, or take its replay where the name says replay
       --checkpoint NAME       make, publish: best, last or step-N (default best; of a replay: last)
       --env ID                make: the env, where the name does not say it; convert: of the data, with its bounds
+      --import PACKAGE        make, convert, publish: a package of yours that the env or the run needs
       --num_envs N            make: envs that play at a time
       --greedy                make: the policy's mode instead of samples
       --force                 make: replace a data set of that name
@@ -89,7 +90,7 @@ def _check(words: list[str]) -> int:
 
 
 def _convert(words: list[str]) -> int:
-    takes = ("action_low", "action_high", "env", "max_episode_steps")
+    takes = ("action_low", "action_high", "env", "max_episode_steps", "import")
     parsed = parse(words, takes=takes, switches=("drop_nonfinite",), command="data")
     if len(parsed.words) != 2:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
@@ -99,6 +100,7 @@ def _convert(words: list[str]) -> int:
     limit = parsed.number("max_episode_steps")
     if limit is not None and (limit < 1 or limit != int(limit)):
         raise ConfigError(f"--max_episode_steps is {limit:g}; it must be a whole number above 0")
+    _import(parsed)
     from rl_lightning.datasets.formats.convert import convert
 
     path, rows, dropped = convert(
@@ -126,12 +128,13 @@ def _get(words: list[str]) -> int:
 def _make(words: list[str]) -> int:
     parsed = parse(
         words,
-        takes=("rows", "seed", "run", "checkpoint", "env", "num_envs"),
+        takes=("rows", "seed", "run", "checkpoint", "env", "num_envs", "import"),
         switches=("greedy", "force"),
         command="data",
     )
     if len(parsed.words) != 1 or not parsed.words[0].startswith("local/"):
         raise ConfigError("rl data make needs a name of your own below local/, e.g. local/hopper-medium")
+    _import(parsed)
     from rl_lightning.runs.recording.record_dataset import DatasetRequest, described, record_dataset
 
     wanted = DatasetRequest(
@@ -145,13 +148,14 @@ def _make(words: list[str]) -> int:
         greedy=parsed.has("greedy"),
         force=parsed.has("force"),
         command=" ".join(parsed.raw),
+        imports=tuple(parsed.all("import")),
     )
     print(described(wanted.name, *record_dataset(wanted)))
     return 0
 
 
 def _publish(words: list[str]) -> int:
-    parsed = parse(words, takes=("level", "output", "checkpoint", "episodes"), command="data")
+    parsed = parse(words, takes=("level", "output", "checkpoint", "episodes", "import"), command="data")
     if len(parsed.words) != 1 or not parsed.get("level"):
         raise ConfigError("rl data publish needs a run and a level: rl data publish RUN --level medium")
     from rl_lightning.runs.recording.publish_policy import PUBLISH_EPISODES, publish_policy, published_text
@@ -162,9 +166,18 @@ def _publish(words: list[str]) -> int:
         parsed.get("output"),
         parsed.get("checkpoint") or "best",
         parsed.integer("episodes", PUBLISH_EPISODES),
+        tuple(parsed.all("import")),
     )
     print(published_text(path, about))
     return 0
+
+
+def _import(parsed: ParsedArgs) -> None:
+    """Packages of the user's, which register envs of their own."""
+    if parsed.all("import"):
+        from rl_lightning.runs.config.parsing import import_packages
+
+        import_packages(parsed.request(verb="data"))
 
 
 def _one(parsed: ParsedArgs, command: str) -> str:
