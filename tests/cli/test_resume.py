@@ -129,3 +129,9 @@ def test_other_sizes_than_the_checkpoints_are_refused_in_a_line(rl: Rl, run: Run
     assert done.code == 4 and "its weights do not fit this PPO: size mismatch for" in done.err, done.err
     assert "should not happen" not in done.err and len(done.err.strip().splitlines()) <= 3
     assert (run.folder / "run.json").read_text() == before
+
+
+def test_a_folder_that_is_no_run_is_named(rl: Rl, workdir: Path) -> None:
+    (workdir / "some").mkdir()
+    done = rl("play", "./some")
+    assert done.code == 2 and "./some is neither a run nor a shared agent" in done.err, done.err

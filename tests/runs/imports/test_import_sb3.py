@@ -165,3 +165,11 @@ def test_an_env_of_ones_own_is_played_at_once(rl: Rl, here: Path) -> None:
         "import", "sb3", path, "--env", "own_for_import/P-v0", "--import", "own_for_import", "--episodes", "1"
     )
     assert result.code == 0 and "1 episode" in result.out, result.err
+
+
+def test_what_was_imported_is_continued_as_a_new_run(rl: Rl, here: Path) -> None:
+    path = str(files.write(here / "a.zip", files.sac(3, 1, [8])))
+    assert rl("import", "sb3", path, "--env", PENDULUM, "--name", "imported").code == 0
+    refused = rl("resume", "imported", "--env_steps", "300")
+    assert refused.code == 2 and "holds imported weights" in refused.err, refused.err
+    assert "--ckpt_path" in refused.err and "--resume_mode warm_start" in refused.err
