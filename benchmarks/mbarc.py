@@ -8,7 +8,7 @@ Bars: imagined steps 1.5 times the plain way at an equal network (rgb256), 3 tim
 batch 1.3 times; 100k steps in at most 1 GB; collecting at 85 % of the env's own rate. The original is not ours to run:
 `plain` is its arithmetic written out anew, on our own network so that both compute the same: channels first, dropout
 left on while imagining, one sample after the other into and out of the network, every agent's frames pickled to a
-process and back, fairseq's Adafactor; fresh pages for every big tensor, where ours are kept (heap.py).
+process and back, fairseq's Adafactor; fresh pages for every big tensor, where ours are kept (malloc.py).
 """
 
 from __future__ import annotations

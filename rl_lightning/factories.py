@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from rl_lightning.errors import ConfigError
+from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.ranges import check_ranges
 
 Made = TypeVar("Made")
@@ -38,18 +38,27 @@ def make(factory: Callable[..., Made], kind: type[Made], name: str, *known: Any)
     cls = class_of(factory)
     if cls is not None:
         check_ranges(cls, settings_of(factory) or {}, f"{name}.")
-    try:
-        part = factory(*known)
-    except TypeError as error:
-        given = ", ".join(f"{value!r:.40}" for value in known)
-        raise ConfigError(
-            f"{name}: {name_of_factory(factory)} cannot be made of ({given}): {error}"
-        ) from error
+    part = made_by(factory, name, *known)
     if not isinstance(part, kind):
         raise ConfigError(
             f"{name}: {name_of_factory(factory)} made a {type(part).__name__}; it must be a {kind.__name__}"
         )
     return part
+
+
+def made_by(factory: Callable[..., Made], name: str, *known: Any) -> Made:
+    """What a factory makes; an error that its constructor meets is told with its name and what it was given."""
+    try:
+        return factory(*known)
+    except (RLError, MemoryError):
+        raise
+    except Exception as error:  # a class of the user's can raise anything
+        given = ", ".join(f"{value!r:.40}" for value in known)
+        kind = "" if isinstance(error, TypeError) else f"{type(error).__name__}: "
+        why = (str(error).splitlines() or [""])[0]
+        raise ConfigError(
+            f"{name}: {name_of_factory(factory)} cannot be made of ({given}): {kind}{why}"
+        ) from error
 
 
 def class_of(factory: Any) -> type[Any] | None:
@@ -70,7 +79,10 @@ def settings_of(factory: Any) -> dict[str, Any] | None:
 
 
 def defaults_of(cls: type[Any]) -> dict[str, Any]:
-    parameters = inspect.signature(cls).parameters.values()
+    try:
+        parameters = inspect.signature(cls).parameters.values()
+    except ValueError:  # a class written in C has none to look at
+        return {}
     return {
         p.name: p.default for p in parameters if p.default is not p.empty and p.kind is not p.POSITIONAL_ONLY
     }

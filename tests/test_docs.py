@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import re
@@ -133,6 +134,38 @@ def test_shown_yaml_parses(text, tmp_path, monkeypatch):
     if "stages" not in groups:
         resolved = parse_config(config, Request()).config
         assert all(group in resolved for group in groups if group != "extends")
+
+
+def test_source_files_that_source_names_exist():
+    """Docstrings and comments speak of modules by file name; one that moved must take its mentions along."""
+    there = {
+        path.name
+        for folder in ("rl_lightning", "benchmarks", "scripts")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    written = {"play.py"}  # an export of ours writes it
+    for folder in ("rl_lightning", "benchmarks"):
+        for path in (ROOT / folder).rglob("*.py"):
+            named = set(re.findall(r"(?<![\w.}/-])([a-z_0-9]+\.py)\b", path.read_text(encoding="utf-8")))
+            assert not named - there - written, f"{path.relative_to(ROOT)} names {named - there - written}"
+
+
+def test_docstrings_describe_arguments_that_exist():
+    """Of every class and function of the package, also of those that no config can name."""
+    for path in (ROOT / "rl_lightning").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+                continue
+            _, _, described = (ast.get_docstring(node) or "").partition("Args:")
+            made_by = node
+            if isinstance(node, ast.ClassDef):
+                made_by = next((part for part in node.body if getattr(part, "name", "") == "__init__"), None)
+            if not described or made_by is None or made_by.args.vararg or made_by.args.kwarg:
+                continue
+            takes = made_by.args
+            names = {each.arg for each in (*takes.posonlyargs, *takes.args, *takes.kwonlyargs)}
+            stale = set(re.findall(r"^    (\w+):", described, re.MULTILINE)) - names
+            assert not stale, f"{path.relative_to(ROOT)}: {node.name} does not take {stale}"
 
 
 DRIVER = """\

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABCMeta
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args, get_origin
 
 import torch
 
@@ -15,6 +16,7 @@ from rl_lightning.models.described import (
     classes_in,
     describe,
     hints_of,
+    is_union,
     lies_in_ours,
     missing_in,
     path_of,
@@ -112,13 +114,30 @@ class Rebuildable(metaclass=Constructed):
 
 
 def check_objects(cls: type, arguments: dict[str, Any]) -> None:
-    """Refuses a word where an object of ours is asked for: names of classes are for configs."""
+    """Refuses a word where an object of ours is asked for (names of classes are for configs), what has such an object
+    instead of it, and a made part where what makes it is asked for."""
     hints = hints_of(cls)
     for name, value in arguments.items():
-        kinds = [kind for kind in classes_in(hints.get(name, Any)) or () if kind is not type(None)]
-        if isinstance(value, str) and kinds and all(lies_in_ours(kind.__module__) for kind in kinds):
+        hint = hints.get(name, Any)
+        kinds = tuple(kind for kind in classes_in(hint) or () if kind is not type(None))
+        ours = bool(kinds) and all(lies_in_ours(kind.__module__) for kind in kinds)
+        if isinstance(value, str) and ours:
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise ConfigError(f"{name} is '{value[:40]}'; it must be an object: {wanted}")
+        if ours and not isinstance(value, kinds) and isinstance(getattr(value, name, None), kinds):
+            raise ConfigError(f"{name} is a {type(value).__name__}; give what it has: {name}=....{name}")
+        if value is not None and not callable(value) and is_factory(hint):
+            what = f"'{value[:40]}'" if isinstance(value, str) else f"a made {type(value).__name__}"
+            raise ConfigError(
+                f"{name} is {what}; it must be what makes one: a class, a functools.partial of one, or a function"
+            )
+
+
+def is_factory(hint: Any) -> bool:
+    """Whether a hint asks for what makes a part: a Callable, or null."""
+    parts = get_args(hint) if is_union(hint) else (hint,)
+    wanted = [part for part in parts if part is not type(None)]
+    return bool(wanted) and all(get_origin(part) is Callable for part in wanted)
 
 
 def bound(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:

@@ -119,7 +119,7 @@ class GradientGuard(Stepper):
 
     Args:
         skip: Leave a step out whose loss or gradient is not finite, instead of ending the run.
-        accumulate_grad_batches: Gradients averaged before each move.
+        accumulate: Gradients averaged before each move.
         max_skips: Steps left out in a row before the run ends after all.
         names: Parameters' names, for messages, by their id.
     """

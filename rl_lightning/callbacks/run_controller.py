@@ -20,7 +20,7 @@ class RunController(Callback):
     """Stops the Trainer at the end of the block in which a signal arrives, and knows what ended a fit.
 
     A first Ctrl-C or SIGTERM asks for a stop (the block ends, a checkpoint is saved); a second one stops at once. A
-    block that waits for something that does not come is left after a few seconds (interrupt.py).
+    block that waits for something that does not come is left after a few seconds (stop_request.py).
     Must run before the callback that saves, which looks at `trainer.should_stop`.
 
     Args:

@@ -36,6 +36,7 @@ def data(words: list[str]) -> int:
                 --mask NAME of robomimic's; --drop_nonfinite leaves out rows with NaN, infinite or far-off numbers
       get       --mirror SERVER,... tried first, with the same file names; --url URL of this very file
       publish   --level NAME --output FILE --checkpoint NAME --episodes N (played to measure its return; 20)
+      --import PACKAGE    of yours that an env or a run needs (make, convert, publish)
     """
     actions = {
         "list": _list, "info": _info, "check": _check, "make": _make, "convert": _convert, "get": _get,
@@ -76,7 +77,7 @@ def _check(words: list[str]) -> int:
 
 
 def _convert(words: list[str]) -> int:
-    takes = ("action_low", "action_high", "env", "max_episode_steps", "ends", "columns", "mask")
+    takes = ("action_low", "action_high", "env", "max_episode_steps", "ends", "columns", "mask", "import")
     parsed = parse(words, takes=takes, switches=("drop_nonfinite", "clip_actions"), command="data")
     if len(parsed.words) != 2:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
@@ -86,6 +87,7 @@ def _convert(words: list[str]) -> int:
     limit = parsed.number("max_episode_steps")
     if limit is not None and (limit < 1 or limit != int(limit)):
         raise ConfigError(f"--max_episode_steps is {limit:g}; it must be a whole number above 0")
+    _import(parsed)
     from rl_lightning.datasets.formats.convert import convert
 
     path, rows, dropped = convert(
@@ -130,7 +132,7 @@ def _get(words: list[str]) -> int:
 def _make(words: list[str]) -> int:
     parsed = parse(
         words,
-        takes=("rows", "seed", "run", "checkpoint", "env", "num_envs", "episodes"),
+        takes=("rows", "seed", "run", "checkpoint", "env", "num_envs", "episodes", "import"),
         switches=("greedy", "force"),
         command="data",
     )
@@ -138,6 +140,7 @@ def _make(words: list[str]) -> int:
         return _make_ogbench(parsed)
     if len(parsed.words) != 1 or not parsed.words[0].startswith("local/"):
         raise ConfigError("rl data make needs a name of your own below local/, e.g. local/hopper-medium")
+    _import(parsed)
     from rl_lightning.runs.recording.record_dataset import DatasetRequest, described, record_dataset
 
     wanted = DatasetRequest(
@@ -151,6 +154,7 @@ def _make(words: list[str]) -> int:
         greedy=parsed.has("greedy"),
         force=parsed.has("force"),
         command=" ".join(parsed.raw),
+        imports=tuple(parsed.all("import")),
     )
     print(described(wanted.name, *record_dataset(wanted)))
     return 0
@@ -165,7 +169,7 @@ def _make_ogbench(parsed: ParsedArgs) -> int:
 
 
 def _publish(words: list[str]) -> int:
-    parsed = parse(words, takes=("level", "output", "checkpoint", "episodes"), command="data")
+    parsed = parse(words, takes=("level", "output", "checkpoint", "episodes", "import"), command="data")
     if len(parsed.words) != 1 or not parsed.get("level"):
         raise ConfigError("rl data publish needs a run and a level: rl data publish RUN --level medium")
     from rl_lightning.runs.recording.publish_policy import PUBLISH_EPISODES, publish_policy, published_text
@@ -176,9 +180,18 @@ def _publish(words: list[str]) -> int:
         parsed.get("output"),
         parsed.get("checkpoint") or "best",
         parsed.integer("episodes", PUBLISH_EPISODES),
+        tuple(parsed.all("import")),
     )
     print(published_text(path, about))
     return 0
+
+
+def _import(parsed: ParsedArgs) -> None:
+    """Packages of the user's, which register envs of their own."""
+    if parsed.all("import"):
+        from rl_lightning.runs.config.parsing import import_packages
+
+        import_packages(parsed.request(verb="data"))
 
 
 def _one(parsed: ParsedArgs, command: str) -> str:

@@ -143,6 +143,11 @@ def probe_spec(config: EnvConfig) -> EnvSpec:
         env.close()
 
 
+def check_vectorization(vectorization: str) -> None:
+    if vectorization not in VECTORIZATIONS:
+        raise ConfigError(f"vectorization '{vectorization}' is none of {', '.join(VECTORIZATIONS)}")
+
+
 def make_envs(
     config: EnvConfig,
     num_envs: int,
@@ -153,8 +158,7 @@ def make_envs(
     """`num_envs` copies behind one vector env: in this process, in workers, or in ALE's own threads."""
     if num_envs < 1:
         raise ConfigError(f"num_envs {num_envs} must be at least 1")
-    if vectorization not in VECTORIZATIONS:
-        raise ConfigError(f"vectorization '{vectorization}' is none of {', '.join(VECTORIZATIONS)}")
+    check_vectorization(vectorization)
     if vectorization == "native":
         envs = _native(config, num_envs, render_mode, training)
     elif vectorization == "async":

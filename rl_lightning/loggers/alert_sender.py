@@ -28,7 +28,7 @@ class AlertSender:
     """Sends alerts. A config that somebody else wrote cannot start programs: the user's environment names those it may.
 
     Args:
-        destinations: log, wandb.
+        places: log, wandb.
         command: Program and arguments.
     """
 

@@ -7,7 +7,7 @@ import inspect
 from torch import Tensor, nn
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.factories import name_of_factory
+from rl_lightning.factories import made_by, name_of_factory
 from rl_lightning.nn.shapes import output_of, shape_of
 from rl_lightning.nn.torso import FeedForward, Network, Torso, as_float
 
@@ -65,7 +65,7 @@ def call(network: Network, size: int | tuple[int, ...], name: str) -> object:
         ) from None
     except ValueError:
         pass  # no signature to look at
-    return network(size)
+    return made_by(network, name, size)
 
 
 def check_network(network: object, name: str) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning import stop_request
+from rl_lightning.errors import ConfigError
 from rl_lightning.types import Carry, EnvSpec, EpisodeStats, Steps
 
 
@@ -67,7 +68,13 @@ class Collector:
                 if carry and first is not None:
                     carry = reset_carry_rows(carry, first)
                 chosen, carry = act(obs_rows[t], carry, generator, None if legal is None else legal[t])
-                action[t] = to_array(chosen)
+                chosen_array = to_array(chosen)
+                if t == 0 and chosen_array.shape != action.shape[1:]:  # it might be spread over the envs
+                    raise ConfigError(
+                        f"act gave {list(chosen_array.shape)} for {n} observations of {spec.env_id or 'the env'}; its "
+                        f"{spec.action_kind.replace('_', '-')} actions are {list(action.shape[1:])}"
+                    )
+                action[t] = chosen_array
                 current, reward[t], terminated[t], truncated[t], infos = step_envs(action[t])
                 first = None
                 if self.mask is not None:

@@ -18,6 +18,7 @@ from torch import nn
 from rl_lightning.algorithms import DQN, PPO, SAC, RLModule
 from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, write_file
 from rl_lightning.clock.run_clock import RunConfig
+from rl_lightning.datamodules import OnlineData
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.factories import class_of
 from rl_lightning.functional.advantage_estimators import GAE
@@ -266,3 +267,24 @@ def test_other_files_are_refused_in_a_line(tmp_path):
     torch.save([1], tmp_path / "list.ckpt")
     with pytest.raises(ResumeError, match="holds no weights"):
         PPO.load_from_checkpoint(tmp_path / "list.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"optimizer": "Adam"}, "optimizer is 'Adam'; it must be what makes one"),
+        (
+            {"optimizer": torch.optim.SGD([torch.zeros(1)], 0.1)},
+            "optimizer is a made SGD; it must be what makes one",
+        ),
+        ({"critic_hidden_dims": [8, 0]}, "critic_hidden_dims is .*; it must be at least 1"),
+    ],
+)
+def test_parts_that_cannot_be_are_refused_before_they_are_used(settings, words):
+    with pytest.raises(ConfigError, match=words):
+        SAC(EnvSpec("x", (3,), action_shape=(2,)), **settings)
+
+
+def test_data_in_place_of_their_spec_are_refused_in_a_line():
+    with pytest.raises(ConfigError, match="spec is a OnlineData; give what it has"):
+        SAC(OnlineData("Pendulum-v1"))

@@ -244,4 +244,32 @@ def test_demonstrations_of_a_table_are_converted_and_imitated(rl: Rl, tmp_path: 
 
 def test_help_fits_one_screen(rl: Rl) -> None:
     lines = rl("data", "--help").out.splitlines()
-    assert len(lines) <= 24 and max(map(len, lines)) <= 120
+    assert len(lines) <= 25 and max(map(len, lines)) <= 120
+
+
+OWN_ENV = """\
+import gymnasium
+from gymnasium.envs.classic_control import PendulumEnv
+
+gymnasium.register("own_for_data/Pendulum-v0", entry_point=PendulumEnv, max_episode_steps=20)
+"""
+
+
+def test_bounds_and_rows_of_an_env_of_ones_own(rl: Rl, workdir: Path, monkeypatch):
+    monkeypatch.setenv("RL_DATA_DIR", str(workdir / "data"))
+    (workdir / "own_for_data.py").write_text(OWN_ENV)
+    rows = np.zeros((40, 3), np.float32)
+    np.savez(
+        "own.npz", observations=rows, actions=np.linspace(-2, 2, 40, dtype=np.float32)[:, None],
+        rewards=rows[:, 0], timeouts=np.zeros(40, bool), terminals=np.arange(40) % 20 == 19,
+    )  # fmt: skip
+    own = ("--env", "own_for_data/Pendulum-v0", "--import", "own_for_data")
+    result = rl("data", "convert", "own.npz", "new.hdf5", *own)
+    assert result.code == 0, result.err
+    assert load_dataset("new.hdf5").action.abs().max() == pytest.approx(1.0)
+    result = rl("data", "make", "local/own-random", "--rows", "60", *own)
+    assert result.code == 0, result.err
+    (workdir / "own.yaml").write_text(SAC.replace("Pendulum-v1", "own_for_data/Pendulum-v0"))
+    assert rl("fit", "--config", "own.yaml", "--import", "own_for_data", "--name", "own").code == 0
+    result = rl("data", "make", "local/own-run", "--run", "own", "--rows", "60", "--import", "own_for_data")
+    assert result.code == 0, result.err

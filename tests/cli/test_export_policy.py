@@ -45,6 +45,13 @@ def test_onnx_policy_plays_without_us(rl: Rl, workdir: Path) -> None:
     assert float(played.stdout) == ours("a"), "the same episode as ours"
 
 
+def test_the_forms_that_an_export_takes_are_named(rl: Rl, workdir: Path) -> None:
+    assert rl("fit", "--config", "cartpole.yaml", "--name", "a").code == 0
+    done = rl("export", "a", "--format", "pdf")
+    assert done.code == 2
+    assert "--format takes latex, csv, json, markdown, onnx, safetensors, hub, not 'pdf'" in done.err
+
+
 def ours(run: str) -> float:
     """The return of the episode that play.py plays."""
     import gymnasium

@@ -93,6 +93,25 @@ def test_play_writes_statistics_and_a_video(here: Path, rl: Rl) -> None:
     assert (here / "lightning_logs/tiny/videos/play.mp4").stat().st_size > 500
 
 
+def test_play_of_an_env_that_cannot_draw_says_why(workdir: Path, rl: Rl) -> None:
+    (workdir / "blind_for_play.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.classic_control import CartPoleEnv\n\n\n"
+        "class Blind(CartPoleEnv):\n    def __init__(self):\n        super().__init__()\n\n\n"
+        "gymnasium.register('blind_for_play/C-v0', entry_point=Blind, max_episode_steps=20)\n"
+    )
+    own = ("--import", "blind_for_play")
+    assert (
+        rl(
+            "fit", "--config", "cartpole.yaml", "--data.env.id", "blind_for_play/C-v0", "--name", "b", *own
+        ).code
+        == 0
+    )
+    done = rl("play", "b", "--episodes", "1", *own)
+    assert done.code == 0, done.err
+    line = "no video: blind_for_play/C-v0 cannot draw: its constructor takes no render_mode"
+    assert done.out.splitlines()[-1] == line
+
+
 def test_play_agrees_with_itself(here: Path, rl: Rl) -> None:
     first = rl("play", "tiny", "--episodes", "2", "--no_video").out
     assert first == rl("play", "tiny", "--episodes", "2", "--no-video").out

@@ -121,3 +121,17 @@ def test_a_file_that_is_no_checkpoint_is_named(rl: Rl, workdir: Path) -> None:
     (workdir / "bad.ckpt").write_text("garbage")
     done = rl("fit", "--config", "cartpole.yaml", "--ckpt_path", "bad.ckpt")
     assert done.code == 4 and "error: bad.ckpt is not a checkpoint" in done.err, done.err
+
+
+def test_other_sizes_than_the_checkpoints_are_refused_in_a_line(rl: Rl, run: Run) -> None:
+    before = (run.folder / "run.json").read_text()
+    done = rl("resume", run.name, "--model.network.hidden_dims", "[8, 8]", "--env_steps", "200")
+    assert done.code == 4 and "its weights do not fit this PPO: size mismatch for" in done.err, done.err
+    assert "should not happen" not in done.err and len(done.err.strip().splitlines()) <= 3
+    assert (run.folder / "run.json").read_text() == before
+
+
+def test_a_folder_that_is_no_run_is_named(rl: Rl, workdir: Path) -> None:
+    (workdir / "some").mkdir()
+    done = rl("play", "./some")
+    assert done.code == 2 and "./some is neither a run nor a shared agent" in done.err, done.err

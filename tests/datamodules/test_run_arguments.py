@@ -5,7 +5,9 @@ import inspect
 import pytest
 
 from rl_lightning import datamodules
-from rl_lightning.datamodules import OnPolicyData, RLData
+from rl_lightning.algorithms import SAC
+from rl_lightning.datamodules import OnlineData, OnPolicyData, RLData
+from rl_lightning.errors import ConfigError
 from rl_lightning.trainer.contract import subclasses
 
 RUN_ORDER = ["env_steps", "updates", "eval_every", "eval_episodes", "seed"]
@@ -57,3 +59,18 @@ def test_a_call_binds_as_it_says():
     assert (data.clock.run.env_steps, data.seed, data.num_envs) == (5, 9, 2)
     with pytest.raises(TypeError, match="env_step"):
         OnPolicyData("CartPole-v1", env_step=5)
+
+
+def test_printing_data_changes_nothing():
+    """Lightning's own way walks through every loader."""
+    data = OnlineData("Pendulum-v1", eval_every=20)
+    data.connect(SAC(data.spec))
+    data.next_block()
+    before = data.clock.state_dict()
+    assert str(data) == repr(data) == "<OnlineData of Pendulum-v1>"
+    assert data.clock.state_dict() == before
+
+
+def test_an_unknown_vectorization_is_refused_before_a_run_has_a_folder():
+    with pytest.raises(ConfigError, match="vectorization 'thread' is none of sync, async, native"):
+        OnlineData("Pendulum-v1", vectorization="thread")

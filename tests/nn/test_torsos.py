@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch import nn
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.factories import class_of
@@ -170,6 +171,14 @@ def test_every_activation_builds(name):
     assert MLP((3,), [4], name)(torch.zeros(2, 3)).shape == (2, 4)
 
 
+class OfPictures(nn.Module):
+    """Takes a shape; of flat observations it is given their width."""
+
+    def __init__(self, shape, /):
+        super().__init__()
+        self.conv = nn.Conv2d(shape[0], 4, 3)
+
+
 @pytest.mark.parametrize(
     ("network", "shape", "words"),
     [
@@ -183,6 +192,10 @@ def test_every_activation_builds(name):
         (NatureCNN, (8,), "use MLP"),
         (partial(WindowTransformer, context_length=1), (3,), "at least 2"),
         (partial(WindowTransformer, embed_dim=10, num_heads=4), (3,), "divide"),
+        (partial(MLP, hiden_dims=[8]), (3,), "network: MLP cannot be made of .*hiden_dims"),
+        (dict, (3,), "network: dict cannot be made of"),
+        (OfPictures, (3,), r"network: OfPictures cannot be made of \(3\): 'int' object"),
+        (lambda width: nn.Linear(-width, 2), (3,), "network: <lambda> cannot be made of .*RuntimeError"),
     ],
 )
 def test_impossible_networks_say_what_is_wrong(network, shape, words):

@@ -7,6 +7,7 @@ import torch
 
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.envs.make import EnvConfig, make_envs
+from rl_lightning.errors import ConfigError
 from rl_lightning.rollout.collect import Collector, reset_carry_rows
 from rl_lightning.types import EnvSpec
 
@@ -175,3 +176,12 @@ def test_random_actor_takes_legal_actions_only():
     mask = torch.tensor([[True, False, True, False, True]]).expand(500, -1)
     action, _ = random_actor(spec)(torch.zeros(500, 1), (), torch.Generator().manual_seed(0), mask)
     assert set(action[:, 0].tolist()) == {0, 2} and set(action[:, 1].tolist()) == {1}
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 1), (2,)])
+def test_actions_of_another_shape_are_refused_and_not_spread_over_the_envs(shape):
+    envs = make_envs(EnvConfig("CartPole-v1"), 3)
+    collector = Collector(envs, seed=0)
+    with pytest.raises(ConfigError, match=r"act gave \[.*\] for 3 observations of CartPole-v1; its discrete"):
+        collector.collect(lambda obs, carry, *rest: (torch.zeros(shape), carry), 2, None)
+    envs.close()

@@ -58,7 +58,7 @@ class Dynamics(ModelModule):
         spec: EnvSpec,
         ensemble_size: PositiveInt = 7,
         num_elites: PositiveInt = 5,
-        hidden_dims: list[int] = [200, 200, 200, 200],  # noqa: B006  (copied, never mutated)
+        hidden_dims: list[PositiveInt] = [200, 200, 200, 200],  # noqa: B006  (copied, never mutated)
         probabilistic: bool = True,
         standardize_targets: bool = False,
         lr: NonNegativeFloat = 1e-3,

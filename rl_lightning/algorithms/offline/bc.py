@@ -14,7 +14,7 @@ from rl_lightning.models.policies import PolicyNet, flat_width
 from rl_lightning.nn.make_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
-from rl_lightning.ranges import NonNegativeFloat, PositiveFloat
+from rl_lightning.ranges import NonNegativeFloat, PositiveFloat, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
 
@@ -40,7 +40,7 @@ class BC(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        hidden_dims: list[int] | None = None,
+        hidden_dims: list[PositiveInt] | None = None,
         loss: ImitationLoss | None = None,
         normalize_obs: bool = True,
         lr: NonNegativeFloat = 3e-4,

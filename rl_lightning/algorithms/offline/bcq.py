@@ -50,8 +50,8 @@ class BCQ(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        hidden_dims: list[int] | None = None,
-        vae_hidden_dims: list[int] | None = None,
+        hidden_dims: list[PositiveInt] | None = None,
+        vae_hidden_dims: list[PositiveInt] | None = None,
         phi: float = 0.05,
         lmbda: Fraction = 0.75,
         num_target_samples: PositiveInt = 10,

@@ -70,7 +70,7 @@ class FQE(ModelModule):
         spec: EnvSpec,
         policy_from: Artifact,
         num_critics: PositiveInt = 4,
-        hidden_dims: list[int] | None = None,
+        hidden_dims: list[PositiveInt] | None = None,
         layer_norm: bool = True,
         stochastic: bool = False,
         draws: PositiveInt = 4,

@@ -56,8 +56,8 @@ class IQL(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        hidden_dims: list[int] | None = None,
-        critic_hidden_dims: list[int] | None = None,
+        hidden_dims: list[PositiveInt] | None = None,
+        critic_hidden_dims: list[PositiveInt] | None = None,
         num_critics: PositiveInt = 2,
         expectile: float = 0.7,
         beta: float = 3.0,

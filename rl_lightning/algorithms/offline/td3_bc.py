@@ -52,8 +52,8 @@ class TD3_BC(PolicyModule):
     def __init__(
         self,
         spec: EnvSpec,
-        hidden_dims: list[int] | None = None,
-        critic_hidden_dims: list[int] | None = None,
+        hidden_dims: list[PositiveInt] | None = None,
+        critic_hidden_dims: list[PositiveInt] | None = None,
         alpha: float = 2.5,
         policy_noise: NonNegativeFloat = 0.2,
         noise_clip: NonNegativeFloat = 0.5,

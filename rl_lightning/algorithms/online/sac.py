@@ -1,4 +1,4 @@
-"""Soft actor-critic (Haarnoja et al. 2018), and its discrete form (Christodoulou 2019) in sac_discrete.py."""
+"""Soft actor-critic (Haarnoja et al. 2018), and its discrete form (Christodoulou 2019) in discrete_sac.py."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class SAC(PolicyModule):
         self,
         spec: EnvSpec,
         network: Network | None = None,
-        critic_hidden_dims: list[int] | None = None,
+        critic_hidden_dims: list[PositiveInt] | None = None,
         num_critics: PositiveInt = 2,
         num_target_critics: PositiveInt | None = None,
         lr: NonNegativeFloat = 3e-4,

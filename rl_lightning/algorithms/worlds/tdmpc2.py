@@ -82,7 +82,7 @@ class TDMPC2(PolicyModule):
         spec: EnvSpec,
         model_size: Size = "5M",
         latent_dim: PositiveInt | None = None,
-        encoder_hidden_dims: list[int] | None = None,
+        encoder_hidden_dims: list[PositiveInt] | None = None,
         hidden_dim: int | None = None,
         num_critics: PositiveInt | None = None,
         simnorm_dim: int = 8,

@@ -64,5 +64,7 @@ def film_episode(agent: LoadedAgent, seed: int, path: Path) -> str:
             env.close()
     except Exception as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
+        if "unexpected keyword argument 'render_mode'" in first:
+            return f"no video: {agent.cli.datamodule.spec.env_id} cannot draw: its constructor takes no render_mode"
         return f"no video: this env cannot draw here ({first}); rl doctor says what is missing"
     return str(write_video(frames, path, fps))

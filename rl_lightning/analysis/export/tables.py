@@ -34,7 +34,7 @@ NARROW = 5  # columns that fit the line of a usual article
 def export(result: Comparison, form: str) -> str:
     """A comparison in one of FORMATS. CSV and JSON hold full numbers, the other two what people read."""
     if form not in FORMATS:
-        choices = (*FORMATS, "onnx", "safetensors")
+        choices = (*FORMATS, "onnx", "safetensors", "hub")
         raise ConfigError(f"--format takes {', '.join(choices)}, not '{form}'{did_you_mean(form, choices)}")
     if form == "csv":
         return to_csv(from_dicts(result.rows, COLUMNS))

@@ -24,6 +24,7 @@ def import_agent(words: list[str]) -> int:
       rl fit --config sac/halfcheetah --ckpt_path sb3-sac-HalfCheetah-1 --resume_mode warm_start
 
       --env ID                what it was trained on
+      --import PACKAGE        a package of yours that registers the env
       --episodes N            play so many at once and tell the return (default 0)
     """
     parsed = parse(words, ("env", "episodes", "name", "import"), (), command="import")
@@ -44,6 +45,7 @@ def import_agent(words: list[str]) -> int:
     if episodes:
         from rl_lightning.cli.agent.play import play
 
-        play([run.name, "--episodes", str(episodes), "--no_video"])
+        own = [word for package in parsed.all("import") for word in ("--import", package)]
+        play([run.name, "--episodes", str(episodes), "--no_video", *own])
     print(f"next: rl play {run.name} · rl fit --config ... --ckpt_path {run.name} --resume_mode warm_start")
     return 0

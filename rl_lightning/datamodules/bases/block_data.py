@@ -65,6 +65,15 @@ class BlockData(LightningDataModule, metaclass=RunArguments):
         self.pending: Any = None  # batches of a gather that a mark cut: the next block begins with them
         self._evaluating: Phase | None = None  # the phase whose hook asked for the evaluation that is due
 
+    def __str__(self) -> str:
+        """Lightning's own asks every loader for its batches, which here would collect and move the clocks."""
+        spec = getattr(self, "spec", None)
+        return (
+            f"<{type(self).__name__} of {'no data yet' if spec is None else spec.env_id or 'recorded rows'}>"
+        )
+
+    __repr__ = __str__
+
     def configure(self, run: RunConfig, seed: int) -> None:
         """Sets budgets and seed; called once, before `setup`."""
         self.clock.run = run

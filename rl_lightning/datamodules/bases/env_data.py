@@ -8,7 +8,7 @@ from rl_lightning.behaviors.random_actor import random_actor, with_action_noise
 from rl_lightning.clock.phases import Phase
 from rl_lightning.datamodules.bases.rl_data import RLData
 from rl_lightning.datasets.atari100k import game_of, human_normalized
-from rl_lightning.envs.make import make_envs, probe_spec
+from rl_lightning.envs.make import check_vectorization, make_envs, probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError
 from rl_lightning.ranges import PositiveInt
@@ -30,6 +30,7 @@ class EnvData(RLData):
 
     def __init__(self, env: EnvLike, num_envs: PositiveInt, vectorization: str) -> None:
         super().__init__()
+        check_vectorization(vectorization)
         self.env = as_env_config(env)
         self.num_envs = num_envs
         self.vectorization = vectorization

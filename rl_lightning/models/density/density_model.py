@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,9 @@ CONSTANT = 1e-6  # a column whose spread is below this fraction of its size is c
 def standard_normal(z: Tensor) -> Tensor:
     """Log-density of rows [B, D] -> [B]."""
     return -0.5 * (z.square().sum(-1) + z.shape[-1] * LOG_2PI)
+
+
+OWN_NAMES = ("shift", "scale", "turn", "log_scale", "prepare", "score", "loss", "dim", "noise_std")
 
 
 class DensityModel(nn.Module):
@@ -41,6 +45,13 @@ class DensityModel(nn.Module):
         self.register_buffer("shift", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
         self.register_buffer("turn", torch.eye(dim) if whiten else None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A subclass may not take the base's names for parts of its own: rows would be standardised with them."""
+        if name in OWN_NAMES and isinstance(value, nn.Parameter | nn.Module):
+            kind = type(self).__name__
+            raise ConfigError(f"{kind}.{name}: the base of all densities uses this name; give it another")
+        super().__setattr__(name, value)
 
     @torch.no_grad()
     def fit_statistics(self, x: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Denoisers of stretches of actions (H, A): a convolutional U-Net with FiLM, and a transformer. See denoisers.py."""
+"""Denoisers of stretches of actions (H, A): a convolutional U-Net with FiLM, a transformer. See row_denoisers.py."""
 
 from __future__ import annotations
 

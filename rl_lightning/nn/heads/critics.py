@@ -79,7 +79,7 @@ class QNetworks(nn.Module):
     """E critics of a continuous action, each with a network of its own.
 
     Args:
-        ensemble_size: Number of critics.
+        members: Number of critics.
         obs_dim: Width of flat observations.
         action_dim: Width of an action.
         network: What turns an observation with an action into features.

@@ -26,7 +26,7 @@ from rl_lightning.callbacks.optimizer_warm_start import LearningRateReset, Optim
 from rl_lightning.checkpoints.checkpoint_store import read_meta
 from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
 from rl_lightning.datasets.data_files import READABLE
-from rl_lightning.errors import DivergedError, EnvError, RLError
+from rl_lightning.errors import DivergedError, EnvError, ResumeError, RLError
 from rl_lightning.io.text import clock_time, counted, short
 from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams_to_all, log_scores
 from rl_lightning.redaction import redact
@@ -178,6 +178,7 @@ class FitSession:
             raise
         except (NotImplementedError, RuntimeError) as error:
             self.explain_device(error)
+            self.explain_weights(error)
             code, status = self.after_lost_rank(error), "interrupted"
             self.stands = self.saving.last_saved
         finally:
@@ -224,6 +225,15 @@ class FitSession:
     def explain_device(self, error: Exception) -> None:
         if "out of memory" in str(error).lower():
             raise RLError(f"the device ran out of memory: {str(error).splitlines()[0]}") from error
+
+    def explain_weights(self, error: Exception) -> None:
+        """A module of other sizes than the checkpoint's, which Lightning tells weight by weight."""
+        head, *wrong = str(error).splitlines() or [""]
+        if self.ckpt_path is not None and not self.saving.ready and "loading state_dict" in head:
+            why = (wrong or [head])[0].strip()
+            raise ResumeError(
+                f"{self.ckpt_path}: its weights do not fit this {self.algorithm}: {why[:200]}"
+            ) from error
 
     def after_lost_rank(self, error: Exception) -> int:
         """Another process has ended: the first tells of it. The code, where it only did as it was told to."""

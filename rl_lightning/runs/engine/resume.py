@@ -58,6 +58,11 @@ def resume_run(run: Run, request: Request) -> int:
         from rl_lightning.runs.pipeline.fit_pipeline import resume_pipeline
 
         return resume_pipeline(run, config, request)
+    if record.get("imported") and not list(run.folder.glob("checkpoints/last-*")):
+        raise ConfigError(
+            f"'{run.name}' holds imported weights, not a state to resume exactly from; a new run from them:\n"
+            f"{warm_start(run)}"
+        )
     run.checkpoint(request.checkpoint or "last")
     from rl_lightning.runs.pipeline.relocate_inputs import relocate_inputs
 

@@ -12,7 +12,7 @@ from rl_lightning.envs.own_envs import as_env_config
 from rl_lightning.errors import DataError
 from rl_lightning.io.atomic import atomic_path
 from rl_lightning.runs.config.compose import Config, normalize
-from rl_lightning.runs.config.parsing import parse_config
+from rl_lightning.runs.config.parsing import import_packages, parse_config
 from rl_lightning.runs.engine.folder import start_record_of, write_config
 from rl_lightning.runs.imports.sb3_agents import Converted, convert
 from rl_lightning.runs.imports.sb3_zip import read_sb3
@@ -33,6 +33,7 @@ def import_sb3(path: Path, env_id: str, name: str | None, request: Request) -> t
         request: Of the command line.
     """
     agent = read_sb3(path)
+    import_packages(request)
     try:
         converted = convert(agent, *action_bounds(env_id))
         cli = parse_config(normalize(config_of(converted, env_id)), request)

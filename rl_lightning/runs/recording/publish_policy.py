@@ -26,7 +26,12 @@ PUBLISH_EPISODES = 20
 
 
 def publish_policy(
-    name: str, level: str, output: str | None = None, which: str = "best", episodes: int = PUBLISH_EPISODES
+    name: str,
+    level: str,
+    output: str | None = None,
+    which: str = "best",
+    episodes: int = PUBLISH_EPISODES,
+    imports: tuple[str, ...] = (),
 ) -> tuple[Path, dict[str, Any]]:
     """Where the policy lies, and what its file says of it.
 
@@ -36,11 +41,12 @@ def publish_policy(
         output: The file; null: among the user's own policies.
         which: Checkpoint of the run.
         episodes: Played to measure its mean return.
+        imports: Packages of the user's that the run was made with.
     """
     from rl_lightning.checkpoints.checkpoint_store import read_meta
 
     run = resolve(name)
-    agent = load_agent(last_stage(run), Request(checkpoint=which))
+    agent = load_agent(last_stage(run), Request(checkpoint=which, imports=list(imports)))
     model, config = agent.cli.model.eval(), agent.cli.datamodule.env
     checkpoint, spec = run.checkpoint(which), agent.cli.datamodule.spec
     key = env_key(spec.env_id)

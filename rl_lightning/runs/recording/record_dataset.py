@@ -81,6 +81,7 @@ class DatasetRequest:
         greedy: Play the best action, not a drawn one.
         force: Write over a data set of this name.
         command: What was typed, for the metadata.
+        imports: Packages of the user's that the run was made with.
     """
 
     name: str
@@ -93,6 +94,7 @@ class DatasetRequest:
     greedy: bool = False
     force: bool = False
     command: str = ""
+    imports: tuple[str, ...] = ()
 
 
 def record_dataset(wanted: DatasetRequest) -> tuple[Path, dict[str, Any]]:
@@ -272,7 +274,7 @@ def as_act(policy: PublishedPolicy) -> ActFn:
 
 def _player_of_run(asked: DatasetRequest, run: str) -> tuple[EnvConfig, list[RecordingPolicy]]:
     which = asked.checkpoint or "best"
-    agent = load_agent(last_stage(resolve(run)), Request(checkpoint=which))
+    agent = load_agent(last_stage(resolve(run)), Request(checkpoint=which, imports=list(asked.imports)))
     model, config = agent.cli.model.eval(), getattr(agent.cli.datamodule, "env", None)
     if asked.env:
         config = EnvConfig(id=asked.env)

@@ -137,6 +137,8 @@ def resolve(run: str) -> Run:
     if (members := group_of(run)) is not None:
         listing = ", ".join(member.name for member in members)
         raise ConfigError(f"'{run}' is a group of runs; name one of them: {listing}")
+    if os.sep in run and Path(run).is_dir():
+        raise ConfigError(f"{run} is neither a run nor a shared agent: it has no {RECORD} and no config.yaml")
     names = [folder.name for folder in folders()]
     names += dict.fromkeys(re.sub(r"-s\d+$", "", name) for name in names)  # groups of seeds
     hint = did_you_mean(run, names) or "; see them with: rl list"

@@ -6,8 +6,10 @@ import pytest
 import torch
 from density_toys import ENOUGH, SMALL, correlated, draw, fit, fitted, mixture, stretch, true_log_prob
 
+from rl_lightning.errors import ConfigError
 from rl_lightning.functional.density_penalties import auroc
 from rl_lightning.models.density import ODEFlow, RealNVP
+from rl_lightning.models.density.density_model import DensityModel
 
 FLOWS = {
     "RealNVP": partial(RealNVP, hidden_dims=[64, 64], whiten=True),
@@ -100,3 +102,15 @@ def test_a_constant_column_does_no_harm(name):
     net = fit(SMALL[name], x, updates=5)
     inside, outside = net.score(x).mean(), net.score(x + torch.tensor([0.0, 0.0, 9.0])).mean()
     assert inside.isfinite() and inside > outside
+
+
+def test_a_part_of_the_bases_name_is_refused():
+    """It would silently take the place of what standardises rows."""
+
+    class Taken(DensityModel):
+        def __init__(self, dim, /):
+            super().__init__(dim)
+            self.shift = torch.nn.Parameter(torch.zeros(dim))
+
+    with pytest.raises(ConfigError, match=r"Taken\.shift: the base of all densities uses this name"):
+        Taken(3)

@@ -153,3 +153,23 @@ def test_published_agents_play_as_they_are_known_to(
     rl: Rl, here: Path, name: str, env: str, least: float
 ) -> None:
     assert taken(rl, EXPERTS / f"{name}.zip", env).evaluate(episodes=1).mean() >= least
+
+
+def test_an_env_of_ones_own_is_played_at_once(rl: Rl, here: Path) -> None:
+    (here / "own_for_import.py").write_text(
+        "import gymnasium\nfrom gymnasium.envs.classic_control import PendulumEnv\n"
+        "gymnasium.register('own_for_import/P-v0', entry_point=PendulumEnv, max_episode_steps=20)\n"
+    )
+    path = str(files.write(here / "a.zip", files.sac(3, 1, [8])))
+    result = rl(
+        "import", "sb3", path, "--env", "own_for_import/P-v0", "--import", "own_for_import", "--episodes", "1"
+    )
+    assert result.code == 0 and "1 episode" in result.out, result.err
+
+
+def test_what_was_imported_is_continued_as_a_new_run(rl: Rl, here: Path) -> None:
+    path = str(files.write(here / "a.zip", files.sac(3, 1, [8])))
+    assert rl("import", "sb3", path, "--env", PENDULUM, "--name", "imported").code == 0
+    refused = rl("resume", "imported", "--env_steps", "300")
+    assert refused.code == 2 and "holds imported weights" in refused.err, refused.err
+    assert "--ckpt_path" in refused.err and "--resume_mode warm_start" in refused.err
