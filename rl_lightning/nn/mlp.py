@@ -11,6 +11,7 @@ from rl_lightning.kernels.choice import is_hooked
 from rl_lightning.kernels.mlp import Activation, mlp, mlp_twin, pays
 from rl_lightning.nn.init import check_sizes, init_weights, make_activation
 from rl_lightning.nn.torso import FeedForward, as_float, as_shape
+from rl_lightning.ranges import PositiveInt
 
 IN_PLACE: dict[type, Activation] = {nn.Tanh: torch.tanh_, nn.ReLU: torch.relu_}
 
@@ -74,7 +75,7 @@ class MLP(FeedForward):
         self,
         obs_shape: int | tuple[int, ...],
         /,
-        hidden_dims: list[int] = [64, 64],  # noqa: B006  (never mutated; None would hide the default in --help)
+        hidden_dims: list[PositiveInt] = [64, 64],  # noqa: B006  (never mutated; None would hide the default in --help)
         activation: str = "tanh",
         layer_norm: bool = False,
         init: str = "orthogonal",

@@ -87,7 +87,7 @@ def _keys(path: Path, demo: h5py.Group, wanted: list[str] | None) -> tuple[list[
     members = members_of(_group(demo, path, "obs"), path, "obs/")
     if not members:
         raise DataError(
-            f"{path}: its demonstrations have no 'obs'; robomimic's dataset_states_to_obs.py makes them from states"
+            f"{path}: its demonstrations have no 'obs'; robomimic's own script makes them from states"
         )
     for key in wanted or ():
         if key not in members:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from rl_lightning.models.density.density_model import LOG_2PI, DensityModel, check_positive
 from rl_lightning.nn.init import check_sizes
 from rl_lightning.nn.mlp import linear_stack
+from rl_lightning.ranges import PositiveInt
 
 WAVES = 8  # of the level, as the network sees it
 
@@ -48,7 +49,7 @@ class DiffusionDensity(DensityModel):
         self,
         dim: int,
         /,
-        hidden_dims: list[int] = [256, 256],  # noqa: B006  (copied, never mutated)
+        hidden_dims: list[PositiveInt] = [256, 256],  # noqa: B006  (copied, never mutated)
         num_noise_levels: int = 16,
         logsnr_range: tuple[float, float] = (-6.0, 8.0),
         whiten: bool = True,

@@ -13,6 +13,7 @@ from rl_lightning.models.density.density_model import (
 )
 from rl_lightning.nn.coupling import AffineCoupling
 from rl_lightning.nn.init import check_sizes
+from rl_lightning.ranges import PositiveInt
 
 
 class RealNVP(DensityModel):
@@ -41,7 +42,7 @@ class RealNVP(DensityModel):
         dim: int,
         /,
         num_couplings: int = 6,
-        hidden_dims: list[int] = [256, 256],  # noqa: B006  (copied, never mutated)
+        hidden_dims: list[PositiveInt] = [256, 256],  # noqa: B006  (copied, never mutated)
         noise_std: float = 0.001,
         whiten: bool = False,
     ) -> None:

@@ -41,7 +41,7 @@ class VAEDensity(DensityModel):
         dim: int,
         /,
         latent_dim: PositiveInt = 10,
-        hidden_dims: list[int] = [256, 128],  # noqa: B006  (copied, never mutated)
+        hidden_dims: list[PositiveInt] = [256, 128],  # noqa: B006  (copied, never mutated)
         num_importance_samples: int = 16,
         train_importance_samples: int = 8,
         noise_std: float = 0.01,

@@ -50,7 +50,7 @@ class MLPDecoder(ObservationDecoder):
         deter: int,
         obs_shape: tuple[int, ...],
         /,
-        hidden_dims: list[int] = [64, 64],  # noqa: B006
+        hidden_dims: list[PositiveInt] = [64, 64],  # noqa: B006
         symlog: bool = False,
         loss_coef: float = 0.5,
         norm: str = "none",

@@ -31,7 +31,7 @@ class MLPEncoder(FeedForward):
         self,
         obs_shape: int | tuple[int, ...],
         /,
-        hidden_dims: list[int] = [64, 64],  # noqa: B006
+        hidden_dims: list[PositiveInt] = [64, 64],  # noqa: B006
         symlog: bool = False,
         norm: str = "none",
         activation: str = "elu",

@@ -11,6 +11,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.latent import symexp, symlog, two_hot_bins, two_hot_loss, two_hot_mean
 from rl_lightning.nn.dense import DenseStack
 from rl_lightning.nn.init import check_sizes
+from rl_lightning.ranges import PositiveInt
 
 
 class ScalarHead(nn.Module):
@@ -49,7 +50,7 @@ class MSEHead(ScalarHead):
         self,
         feature_dim: int,
         /,
-        hidden_dims: list[int] = [64, 64],  # noqa: B006
+        hidden_dims: list[PositiveInt] = [64, 64],  # noqa: B006
         norm: str = "none",
         activation: str = "elu",
         zero_init_last: bool = False,
@@ -84,7 +85,7 @@ class TwoHotHead(ScalarHead):
         self,
         feature_dim: int,
         /,
-        hidden_dims: list[int] = [64],  # noqa: B006
+        hidden_dims: list[PositiveInt] = [64],  # noqa: B006
         num_bins: int = 255,
         v_max: float = 20.0,
         symexp_bins: bool = True,
@@ -125,7 +126,7 @@ class ContinueHead(nn.Module):
         feature_dim: int,
         gamma: float,
         /,
-        hidden_dims: list[int] = [64],  # noqa: B006
+        hidden_dims: list[PositiveInt] = [64],  # noqa: B006
         loss_coef: float = 1.0,
         discounted: bool = True,
         norm: str = "none",

@@ -21,6 +21,7 @@ from rl_lightning.functional.action_distributions import (
 from rl_lightning.kernels.straight_through import straight_through
 from rl_lightning.nn.dense import DenseStack
 from rl_lightning.nn.init import check_sizes
+from rl_lightning.ranges import PositiveInt
 from rl_lightning.types import EnvSpec
 
 
@@ -208,7 +209,7 @@ class ActorHead(nn.Module):
         feature_dim: int,
         spec: EnvSpec,
         /,
-        hidden_dims: list[int] = [64, 64],  # noqa: B006
+        hidden_dims: list[PositiveInt] = [64, 64],  # noqa: B006
         distribution: ActionDistribution | None = None,
         norm: str = "none",
         activation: str = "elu",

@@ -21,6 +21,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.factories import make, name_of_factory
 from rl_lightning.nn.init import check_sizes, make_activation
 from rl_lightning.nn.shapes import output_of, shape_of
+from rl_lightning.ranges import PositiveInt
 
 
 class Denoiser(nn.Module, ABC):
@@ -193,7 +194,7 @@ class MLPDenoiser(Denoiser):
         event: tuple[int, ...],
         cond_dim: int,
         /,
-        hidden_dims: list[int] = [256, 256, 256],  # noqa: B006  (copied, never mutated)
+        hidden_dims: list[PositiveInt] = [256, 256, 256],  # noqa: B006  (copied, never mutated)
         time_embed_dim: int = 64,
         activation: str = "mish",
     ) -> None:
