@@ -127,7 +127,8 @@ def check_objects(cls: type, arguments: dict[str, Any]) -> None:
         if ours and not isinstance(value, kinds) and isinstance(getattr(value, name, None), kinds):
             raise ConfigError(f"{name} is a {type(value).__name__}; give what it has: {name}=....{name}")
         if value is not None and not callable(value) and is_factory(hint):
-            what = f"'{value[:40]}'" if isinstance(value, str) else f"a made {type(value).__name__}"
+            plain = isinstance(value, str | int | float | complex | list | dict | tuple)
+            what = f"{value!r:.60}" if plain else f"a made {type(value).__name__}"
             raise ConfigError(
                 f"{name} is {what}; it must be what makes one: a class, a functools.partial of one, or a function"
             )

@@ -112,7 +112,8 @@ def test_a_block_that_does_not_end_is_left(rl: Rl, workdir: Path, monkeypatch: p
 def test_ctrl_c_ends_it(workdir: Path) -> None:
     spoken = "print('stepping', flush=True); time.sleep(0.05)"
     (workdir / "slow_game.py").write_text(SLOW.replace("time.sleep(0.05)", spoken))
-    main = "from rl_lightning.cli import main; import sys; sys.exit(main())"
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # xdist's workers ignore it
+    main = heard + "from rl_lightning.cli import main; import sys; sys.exit(main())"
     process = subprocess.Popen(
         [sys.executable, "-c", main, "fit", *SLOWLY],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
