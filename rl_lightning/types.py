@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rl_lightning.observations import ObsLayout
+
 Carry = tuple[Tensor, ...]  # recurrent state, rows first; all zeros at the start of an episode; () if none
 
 
@@ -31,6 +33,18 @@ class EnvSpec(NamedTuple):
     action_mask: bool = False  # the env says which discrete actions are legal
     max_episode_steps: int | None = None
     action_repeat: int = 1
+    # name, kind ("vector", "discrete", "picture") and shape of each entry of a Dict or Tuple; see observations.py
+    obs_parts: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+
+    @property
+    def obs_layout(self) -> tuple[int, ...] | ObsLayout:
+        """What a network for these observations is made of: their shape, or their parts where they have several."""
+        return ObsLayout.of(self.obs_parts) if self.obs_parts else self.obs_shape
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether an observation is a row of bytes that holds several parts, pictures among them."""
+        return self.obs_dtype == "uint8" and len(self.obs_shape) == 1
 
     @property
     def action_dim(self) -> int:

@@ -18,6 +18,7 @@ LAYERS = [
         "errors",
         "extras",
         "factories",
+        "observations",
         "seeding",
         "stop_request",
         "distributed",

@@ -49,6 +49,7 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
     models_next_obs = False  # True: learns what is observed next, so rows that do not tell it are left out
     newest_is_best = False  # of a model: evaluations do not rank it, the newest weights are its best
     action_kinds: tuple[str, ...] = ("continuous", "discrete", "multi_discrete")
+    takes_pictures_beside_vectors: ClassVar[bool] = False  # Dict observations of both
 
     def __init__(self, spec: EnvSpec) -> None:
         super().__init__()
@@ -62,6 +63,11 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         self._loss = torch.tensor(float("nan"))  # of the newest update
         self._sums: Metrics = {}
         self._counts: dict[str, int] = {}
+        if spec.is_bytes and not self.takes_pictures_beside_vectors:
+            raise ConfigError(
+                f"{type(self).__name__} sees one array; {spec.env_id} shows {', '.join(p[0] for p in spec.obs_parts)} side "
+                "by side. PPO, SAC, DQN and DiscreteSAC take them, or wrap the env so that it shows one of them"
+            )
         if spec.action_kind not in self.action_kinds:
             kinds = " or ".join(kind.replace("_", "-") for kind in self.action_kinds)
             raise ConfigError(

@@ -32,6 +32,7 @@ class LoadedPolicy:
         self._codec, self._carry = action_codec(self.data), None
         self._draw = self.model.evaluation_draw(self.data.seed)
         self._own_draw: Any = None
+        self._encode: Any = None
 
     def __repr__(self) -> str:
         run = "" if self.run is None else f" of {self.run.name}"
@@ -51,7 +52,7 @@ class LoadedPolicy:
         """The action for one observation or a batch of them, as the env itself takes it.
 
         Args:
-            obs: As the run's env gives it: [O] or [B, O].
+            obs: As the run's env gives it: [O] or [B, O], or a dict of one observation or of a batch.
             action_mask: Which discrete actions are legal, where the env says so.
             deterministic: False draws the action, True takes the likeliest; null: as evaluation plays. A policy that
                 can only be drawn from (diffusion) always draws.
@@ -60,6 +61,8 @@ class LoadedPolicy:
         import torch
 
         spec = self.spec
+        if isinstance(obs, Mapping):
+            obs = self._rows(obs)
         rows = np.asarray(obs, np.uint8 if spec.obs_dtype == "uint8" else np.float32)
         single = rows.shape == tuple(spec.obs_shape)
         rows = rows[None] if single else rows
@@ -79,6 +82,23 @@ class LoadedPolicy:
         return (
             decoded[0] if single else decoded if isinstance(decoded[0], dict | tuple) else np.asarray(decoded)
         )
+
+    def _rows(self, obs: Mapping[str, Any]) -> np.ndarray:
+        """A dict of one observation as a row, one of a batch as rows."""
+        import numpy as np
+
+        from rl_lightning.runs.agents.prediction import obs_encoder
+
+        if self._encode is None:
+            self._encode = obs_encoder(self.data)
+        space = self._encode.space
+        missing = [key for key in getattr(space, "spaces", {}) if key not in obs]
+        if missing or not hasattr(space, "spaces"):
+            raise ConfigError(f"obs has no {missing[0]!r}" if missing else f"obs is a dict; expected {list(self.spec.obs_shape)}")
+        key, part = next((k, p) for k, p in space.spaces.items())
+        if np.ndim(obs[key]) == len(part.shape or ()):
+            return np.asarray(self._encode(obs))
+        return np.stack([self._encode({k: obs[k][i] for k in space.spaces}) for i in range(len(obs[key]))])
 
     def _generator(self, deterministic: bool | None) -> Any:
         """Where an action is drawn from; None for the likeliest."""

@@ -114,7 +114,7 @@ def describe(env: EnvAdapter) -> EnvSpec:
     return EnvSpec(
         env_id=env.env_id,
         obs_shape=tuple(int(n) for n in space.shape or ()),
-        obs_dtype="uint8" if env.encode.image else "float32",
+        obs_dtype="uint8" if env.encode.image or env.encode.bytes else "float32",
         action_kind=codec.kind,
         action_shape=codec.shape,
         action_sizes=codec.sizes,
@@ -124,6 +124,7 @@ def describe(env: EnvAdapter) -> EnvSpec:
         action_mask=bool(env.masked),
         max_episode_steps=time_limit(layers),
         action_repeat=repeat,
+        obs_parts=tuple(tuple(part) for part in env.encode.parts),  # type: ignore[misc]
     )
 
 

@@ -9,6 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.observations import FLOAT, ObsLayout, ObsPart
 
 Array = NDArray[Any]
 CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
@@ -24,6 +25,38 @@ def is_channels_last(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and not (shape[0] in CHANNELS and shape[2] not in CHANNELS)
 
 
+def obs_parts(space: spaces.Space[Any]) -> list[ObsPart]:
+    """The entries of a Dict or Tuple, and of those within it, by dotted names; none for any other space."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return []
+    parts = []
+    for key, child in _parts(space):
+        inner = obs_parts(child)
+        if inner:
+            parts += [ObsPart(f"{key}.{part.name}", part.kind, part.shape) for part in inner]
+        elif is_image(child):
+            parts.append(ObsPart(str(key), "picture", _picture_shape(child)))
+        else:
+            kind = "discrete" if isinstance(child, spaces.Discrete) else "vector"
+            parts.append(ObsPart(str(key), kind, _flat_bounds(child)[0].shape))
+    return parts
+
+
+def _picture_shape(space: spaces.Space[Any]) -> tuple[int, ...]:
+    """Of a picture with its channels first."""
+    shape = tuple(int(n) for n in space.shape or ())
+    if len(shape) == 2:
+        return (1, *shape)
+    return (shape[2], shape[0], shape[1]) if is_channels_last(shape) else shape
+
+
+def _values(space: spaces.Space[Any], value: Any) -> list[tuple[spaces.Space[Any], Any]]:
+    """The leaves of a Dict or Tuple with their values, in the order of `obs_parts`."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return [leaf for key, child in _parts(space) for leaf in _values(child, value[key])]
+    return [(space, value)]
+
+
 def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]]:
     """Children of a Dict (sorted keys) or Tuple (given order)."""
     if isinstance(space, spaces.Dict):
@@ -33,7 +66,8 @@ def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]]:
 
 
 class ObsEncoder:
-    """Makes one array of an observation: pixels stay uint8 [C, H, W], everything else is a flat float32 row.
+    """Makes one array of an observation: pixels stay uint8 [C, H, W], a Dict with pictures becomes a row of bytes (see
+    observations.py), everything else is a flat float32 row.
 
     Args:
         space: the env's observation space.
@@ -43,7 +77,12 @@ class ObsEncoder:
     def __init__(self, space: spaces.Space[Any], channels_first: bool = False) -> None:
         self.space = space
         self.image = is_image(space)
-        if self.image:
+        self.parts = obs_parts(space)
+        self.layout = ObsLayout.of(self.parts)
+        self.bytes = self.layout.has_pictures
+        if self.bytes:
+            self.encoded: spaces.Box = spaces.Box(0, 255, (self.layout.width,), np.uint8)
+        elif self.image:
             shape = space.shape
             assert shape is not None
             self.transpose = not channels_first and is_channels_last(shape)
@@ -51,7 +90,7 @@ class ObsEncoder:
                 shape = (1, *shape)
             elif self.transpose:
                 shape = (shape[2], shape[0], shape[1])
-            self.encoded: spaces.Box = spaces.Box(0, 255, shape, np.uint8)
+            self.encoded = spaces.Box(0, 255, shape, np.uint8)
         elif channels_first and isinstance(space, spaces.Box) and len(space.shape) == 3:
             self.encoded = space  # frames that were scaled to floats
         else:
@@ -69,8 +108,28 @@ class ObsEncoder:
             if obs.ndim == 2:
                 return obs[None]
             return obs.transpose(2, 0, 1) if self.transpose else obs
+        if self.bytes:
+            return self._as_bytes(obs)
         row = np.zeros(self.encoded.shape, np.float32)
         _write(self.space, obs, row, 0)
+        return row
+
+
+    def _as_bytes(self, obs: Any) -> Array:
+        row = np.zeros(self.layout.width, np.uint8)
+        seen = FLOAT * self.layout.numbers
+        numbers, at = row[:seen].view(np.float32), 0
+        for space, value in _values(self.space, obs):
+            if not is_image(space):
+                at = _write(space, value, numbers, at)
+                continue
+            picture = np.asarray(value, np.uint8)
+            if picture.shape != space.shape:
+                raise ValueError(f"a picture of shape {picture.shape}")
+            if picture.ndim == 3 and is_channels_last(picture.shape):
+                picture = picture.transpose(2, 0, 1)
+            row[seen : seen + picture.size] = picture.reshape(-1)
+            seen += picture.size
         return row
 
 

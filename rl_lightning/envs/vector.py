@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rl_lightning.envs.adapter import EnvAdapter
 from rl_lightning.envs.snapshot.saved_values import from_saved, to_saved
 from rl_lightning.errors import EnvError, ResumeError
+from rl_lightning.observations import FLOAT, ObsLayout
 from rl_lightning.types import EnvSpec
 
 Array = NDArray[Any]
@@ -38,6 +39,7 @@ class Envs(VectorEnv[Any, Any, Any]):
         self.env_spec = env_spec
         self._is_float = env_spec.obs_dtype == "float32"
         self._ones = np.ones(num_envs * math.prod(env_spec.obs_shape), np.float32) if self._is_float else None
+        self._number_bytes = FLOAT * ObsLayout.of(env_spec.obs_parts).numbers if env_spec.is_bytes else 0
         self._mask = (
             np.ones((num_envs, sum(env_spec.action_sizes)), np.bool_) if env_spec.action_mask else None
         )
@@ -91,6 +93,14 @@ class Envs(VectorEnv[Any, Any, Any]):
             self._find("reward", np.asarray(rewards))
         if self._ones is not None and not math.isfinite(obs.reshape(-1).dot(self._ones)):
             self._find("observation", obs)
+        if self._number_bytes:
+            self._check_numbers(obs)
+
+    def _check_numbers(self, obs: Array) -> None:
+        """The numbers at the head of rows of bytes."""
+        numbers = obs[:, : self._number_bytes].view(np.float32)
+        if not math.isfinite(numbers.sum()):
+            self._find("observation", numbers)
 
     def _find(self, field: str, rows: Array) -> None:
         bad = ~np.isfinite(rows)
@@ -115,6 +125,8 @@ class Envs(VectorEnv[Any, Any, Any]):
             final[i] = row
         if self._is_float and not math.isfinite(final.sum()):
             self._find("observation", final)
+        if self._number_bytes:
+            self._check_numbers(final)
         infos["final_obs"] = final
         episodes = [(i, info["episode"]) for i, _, info in ended if "episode" in info]
         infos["episode"] = merge_episodes(episodes, len(obs))

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from rl_lightning.functional.returns import reverse_scan
+from rl_lightning.observations import ObsLayout
+from rl_lightning.types import Transitions
 
 Gather = Callable[[Tensor], Sequence[Tensor]]
 
@@ -77,11 +79,11 @@ class RunningMeanStd(nn.Module):
         """Add the rows behind the parts to what was seen; each part counts once."""
         mean, var, count = combine([self.stats(), *parts]).unbind()
         total = count.flatten()[0]
-        if total > 0:
-            self.mean.copy_(mean)
-            self.var.copy_(var)
-            self.count.copy_(total)
-            self.refresh()
+        some = total > 0
+        self.mean.copy_(torch.where(some, mean, self.mean))
+        self.var.copy_(torch.where(some, var, self.var))
+        self.count.copy_(total)
+        self.refresh()
 
     def update(self, rows: Tensor, gather: Gather | None = None) -> None:  # [..., *shape]
         part = measure(rows, self.shape)
@@ -89,6 +91,45 @@ class RunningMeanStd(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:  # [..., *shape] -> the same, float32
         return ((obs - self.shift) * self.scale).clamp_(-self.clip, self.clip)
+
+
+class RunningObsNorm(RunningMeanStd):
+    """The same of an env's observations: of all numbers, or of the vectors beside pictures, which stay as they are.
+
+    Args:
+        layout: Their shape, or their parts (`spec.obs_layout`).
+    """
+
+    def __init__(self, layout: tuple[int, ...] | ObsLayout) -> None:
+        super().__init__((layout.numbers,) if isinstance(layout, ObsLayout) else layout)
+        self.layout = layout if isinstance(layout, ObsLayout) and layout.has_pictures else None
+
+    def update(self, rows: Tensor, gather: Gather | None = None) -> None:  # [..., *O]
+        super().update(rows if self.layout is None else self.layout.vectors(rows), gather)
+
+    def forward(self, obs: Any) -> Any:  # rows, or each part by its name
+        if isinstance(obs, dict):
+            return self._parts(obs)
+        if self.layout is None:
+            return super().forward(obs)
+        return self.layout.with_vectors(obs, super().forward(self.layout.vectors(obs)))
+
+
+    def _parts(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
+        assert self.layout is not None
+        named = [part for part in self.layout.parts if part.kind != "picture"]
+        numbers = super().forward(torch.cat([parts[p.name].flatten(-len(p.shape)) for p in named], -1))
+        pieces = numbers.split([p.size for p in named], -1)
+        return parts | {p.name: piece.unflatten(-1, p.shape) for p, piece in zip(named, pieces, strict=True)}
+
+
+def standardised(norm: nn.Module, batch: Transitions, gather: Gather) -> Transitions:
+    """Transitions as a running norm lets networks see them; the identity leaves them as they are. Statistics are those
+    of what was learned from, and a batch counts before it is learned from, as in SimBa."""
+    if not isinstance(norm, RunningMeanStd):
+        return batch
+    norm.update(batch.obs, gather)
+    return batch._replace(obs=norm(batch.obs), next_obs=norm(batch.next_obs))
 
 
 class RewardNormalizer:

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.artifacts import Exported
+from rl_lightning.artifacts import Excerpt, Exported, find_class
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import action_distributions
 from rl_lightning.models.described import rewritable
+from rl_lightning.models.normalizers import RunningMeanStd
 from rl_lightning.models.written_networks import WrittenNetwork, network_args, read_network
 from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
@@ -178,6 +179,40 @@ class SquashedGaussianPolicy(PolicyNet):
         mean, log_std = self(self.norm(obs))
         noise = action_distributions.standard_noise(mean.shape, generator, mean)
         return torch.tanh(action_distributions.gaussian_sample(mean, log_std, noise))
+
+
+class NormedPolicy(Excerpt):
+    """A policy behind the running norm of observations that it was trained behind.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Width of a continuous action, or the number of discrete ones.
+        name: What the algorithm calls the policy's network, so that both have the same names of weights.
+        class_path: Class of the policy.
+        init_args: What makes it.
+    """
+
+    def __init__(
+        self, obs_dim: int, action_dim: int, name: str, class_path: str, init_args: dict[str, Any]
+    ) -> None:
+        super().__init__()
+        self.init_args = {"obs_dim": obs_dim, "action_dim": action_dim}
+        self.norm = RunningMeanStd((obs_dim,))
+        self.name = name
+        policy = find_class(class_path, "a policy")(**init_args)
+        self.discrete, self.draws = bool(policy.discrete), bool(policy.draws)
+        self.add_module(name, policy)
+
+    def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        return self.get_submodule(self.name).choose(self.norm(obs), generator, greedy)  # type: ignore[operator]
+
+    @classmethod
+    def around(cls, policy: Exported) -> Exported:
+        """What exports a policy, with the algorithm's norm before it."""
+        sizes = {key: policy.init_args[key] for key in ("obs_dim", "action_dim")}
+        inner = {"class_path": policy.class_path, "init_args": policy.init_args}
+        name = policy.prefix.removesuffix(".")
+        return Exported(f"{cls.__module__}.{cls.__qualname__}", {**sizes, "name": name, **inner}, "")
 
 
 class TanhGaussianPolicy(PolicyNet):

@@ -11,6 +11,9 @@ from rl_lightning.nn.init import check_sizes, init_weights, make_activation
 from rl_lightning.nn.torso import FeedForward, as_float, as_shape
 
 
+NATURE_SIDE = 36  # the shortest side that NatureCNN's strides leave something of
+
+
 def _image_size(obs_shape: tuple[int, ...], kernels: list[int], strides: list[int]) -> tuple[int, int]:
     """Height and width after all convolutions, or an error that says which one does not fit."""
     if len(obs_shape) != 3:
@@ -123,6 +126,11 @@ class SmallCNN(CNN):
     ) -> None:
         ones = [1] * len(channels)
         super().__init__(obs_shape, channels, [3 * one for one in ones], ones, hidden_dim, activation, init)
+
+
+def network_for_picture(obs_shape: tuple[int, ...]) -> type[CNN]:
+    """What sees a picture where nobody says: Nature's CNN, for small grids one of small kernels."""
+    return SmallCNN if min(obs_shape[1:]) < NATURE_SIDE else NatureCNN
 
 
 class PaletteCNN(FeedForward):

@@ -12,7 +12,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.nn.init import check_choice
 from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.torso import Network, Torso, as_shape
+from rl_lightning.nn.torso import Network, Torso, layout_or_shape
 from rl_lightning.types import Carry
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -27,6 +27,8 @@ class RNN(Torso):
         obs_encoder: Network that encodes each observation first (MLP, CNN); null: one tanh layer of 64.
     """
 
+    takes_layout = True
+
     def __init__(
         self,
         obs_shape: int | tuple[int, ...],
@@ -40,7 +42,7 @@ class RNN(Torso):
         if hidden_dim < 1:
             raise ConfigError(f"hidden_dim must be positive, not {hidden_dim}.")
         encoder = obs_encoder or partial(MLP, hidden_dims=[64])
-        self.encoder = make_feed_forward(encoder, as_shape(obs_shape), "obs_encoder")
+        self.encoder = make_feed_forward(encoder, layout_or_shape(obs_shape), "obs_encoder")
         self.cell: nn.GRU | nn.LSTM = CELLS[cell](self.encoder.out_dim, hidden_dim)
         self.parts = 2 if cell == "lstm" else 1
         self.out_dim = hidden_dim

@@ -8,7 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from rl_lightning.observations import ObsLayout
 from rl_lightning.types import Carry
+
+Shape = tuple[int, ...] | ObsLayout  # of one observation, or of its parts where it has several
 
 
 def as_float(obs: Tensor) -> Tensor:
@@ -22,6 +25,7 @@ class Torso(nn.Module, ABC):
     """Observations to features. `carry` is the recurrent state, rows first, zeros where an episode starts."""
 
     out_dim: int
+    takes_layout = False  # made of an ObsLayout where observations have several parts
 
     def initial_carry(self, batch: int) -> Carry:
         return ()
@@ -38,6 +42,10 @@ class Torso(nn.Module, ABC):
 # Makes what turns observations into features, of the width of a flat observation or the shape of any other: a class of
 # this room, any other nn.Module whose constructor takes that first, or a function.
 Network = Callable[[int | tuple[int, ...]], nn.Module]
+
+
+def layout_or_shape(obs: int | Shape) -> Shape:
+    return obs if isinstance(obs, ObsLayout) else as_shape(obs)
 
 
 def as_shape(obs_shape: int | tuple[int, ...]) -> tuple[int, ...]:

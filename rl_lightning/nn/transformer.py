@@ -11,7 +11,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.nn.init import orthogonal_
 from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.torso import Network, Torso, as_shape
+from rl_lightning.nn.torso import Network, Torso, layout_or_shape
 from rl_lightning.types import Carry
 
 CHUNK = 64  # steps attended at once: dense products, and memory that grows with T and not with its square
@@ -75,6 +75,8 @@ class WindowTransformer(Torso):
         obs_encoder: Network that encodes each observation first (MLP, CNN); null: one tanh layer of 64.
     """
 
+    takes_layout = True
+
     def __init__(
         self,
         obs_shape: int | tuple[int, ...],
@@ -96,7 +98,7 @@ class WindowTransformer(Torso):
                 f"{embed_dim}, {num_heads}, {num_layers}."
             )
         encoder = obs_encoder or partial(MLP, hidden_dims=[64])
-        self.encoder = make_feed_forward(encoder, as_shape(obs_shape), "obs_encoder")
+        self.encoder = make_feed_forward(encoder, layout_or_shape(obs_shape), "obs_encoder")
         self.embed = nn.Linear(self.encoder.out_dim, embed_dim)
         self.blocks = nn.ModuleList(
             WindowBlock(embed_dim, num_heads, context_length) for _ in range(num_layers)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ResumeError
+from rl_lightning.observations import FLOAT
 from rl_lightning.replay.frames.frame_buffer import FrameBuffer
 from rl_lightning.replay.replay_buffer import ReplayBuffer, fit_capacity
 from rl_lightning.replay.segments import SegmentStore
@@ -52,6 +53,8 @@ class Columns:
 
     def __init__(self, spec: EnvSpec) -> None:
         obs, action = int(np.prod(spec.obs_shape)), int(np.prod(spec.action_shape))
+        if spec.is_bytes:  # four to a number, as they are
+            obs //= FLOAT
         masks = spec.action_dim if spec.action_mask else 0
         self.widths = [obs, action, 1, 1, 1, obs, masks, masks]
         self.total = sum(self.widths)
@@ -95,8 +98,14 @@ class RingBuffer:
             next_mask = np.concatenate([steps.mask[1:], steps.last_mask[None]])
             next_mask |= (steps.terminated | steps.truncated)[..., None]
             fields += [steps.mask, next_mask]
-        flat = [np.asarray(field[times], np.float32).reshape(length * n, -1) for field in fields]
+        flat = [self._numbers(field[times]).reshape(length * n, -1) for field in fields]
         return torch.from_numpy(np.concatenate(flat, axis=1))
+
+    def _numbers(self, field: np.ndarray) -> np.ndarray:
+        """A field as float32; rows of bytes keep their bits, four in the place of a number."""
+        if self.spec.is_bytes and field.dtype == np.uint8:
+            return np.ascontiguousarray(field).view(np.float32)
+        return np.asarray(field, np.float32)
 
     def sample(self, count: int, generator: torch.Generator, n_step: int, gamma: float) -> Transitions:
         index = torch.randint(len(self), (count,), generator=generator)
@@ -126,7 +135,9 @@ class RingBuffer:
             self.columns.widths, 1
         )
         shape = self.spec.obs_shape
-        if len(shape) != 1:
+        if self.spec.is_bytes:
+            obs, next_obs = obs.view(torch.uint8), next_obs.view(torch.uint8)
+        elif len(shape) != 1:
             obs, next_obs = obs.reshape(-1, *shape), next_obs.reshape(-1, *shape)
         action = action.reshape(-1, *self.spec.action_shape)
         return [obs, action, reward[:, 0], terminated[:, 0], truncated[:, 0], next_obs, mask, next_mask]

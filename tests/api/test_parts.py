@@ -22,7 +22,7 @@ from rl_lightning.errors import ConfigError, DataError, EnvError
 from rl_lightning.functional.diffusion_samplers import DDIM
 from rl_lightning.models.imitation_losses import NegativeLogLikelihood
 from rl_lightning.nn import MLP
-from rl_lightning.nn.make_torso import _OwnTorso
+from rl_lightning.nn.own_torso import _OwnTorso
 from rl_lightning.types import EnvSpec
 
 

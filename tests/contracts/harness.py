@@ -160,7 +160,7 @@ def observed(spec: EnvSpec, count: int = 2) -> tuple[torch.Tensor, torch.Tensor 
     """Observations of as many envs, and what is legal there."""
     draw = torch.Generator().manual_seed(0)
     shape = (count, *spec.obs_shape)
-    obs = torch.randint(0, 2, shape, generator=draw, dtype=torch.uint8) if spec.is_pixels else None
+    obs = torch.randint(0, 2, shape, generator=draw, dtype=torch.uint8) if spec.obs_dtype == "uint8" else None
     mask = torch.ones(count, spec.action_dim, dtype=torch.bool) if spec.action_mask else None
     return torch.rand(shape, generator=draw) if obs is None else obs, mask
 

@@ -11,7 +11,7 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported
 from rl_lightning.models.imitation_losses import ImitationLoss, MeanSquaredError, NegativeLogLikelihood
 from rl_lightning.models.policies import PolicyNet, flat_width
-from rl_lightning.nn.make_torso import check_network_or_sizes
+from rl_lightning.nn.own_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.ranges import NonNegativeFloat, PositiveFloat, PositiveInt

@@ -14,7 +14,7 @@ from rl_lightning.artifacts import Exported
 from rl_lightning.functional.value import polyak_update, soft_clipped_double_q, td_target
 from rl_lightning.models.bcq_policy import BCQPolicy
 from rl_lightning.models.policies import flat_width
-from rl_lightning.nn.make_torso import check_network_or_sizes
+from rl_lightning.nn.own_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt

@@ -21,7 +21,7 @@ from rl_lightning.functional.value import polyak_update, td_target
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.policies import ObsNormalizer, flat_width
 from rl_lightning.nn.heads.critics import make_critics
-from rl_lightning.nn.make_torso import check_network_or_sizes
+from rl_lightning.nn.own_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt

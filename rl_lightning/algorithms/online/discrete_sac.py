@@ -10,15 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from rl_lightning import distributed
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported
 from rl_lightning.functional.action_distributions import categorical_sample, mask_logits
 from rl_lightning.functional.value import polyak_update, td_target
 from rl_lightning.models.network_policies import HeadPolicy, describable
+from rl_lightning.models.normalizers import RunningObsNorm, standardised
 from rl_lightning.nn.heads.actors import CategoricalHead
 from rl_lightning.nn.heads.critics import DiscreteQEnsemble
-from rl_lightning.nn.make_torso import make_feed_forward
+from rl_lightning.nn.make_torso import default_network, make_feed_forward
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
@@ -44,10 +46,12 @@ class DiscreteSAC(PolicyModule):
         alpha: Temperature: a number keeps it fixed, null learns it.
         target_entropy_scale: Entropy that the learned temperature holds, as a fraction of the largest possible.
         max_grad_norm: Gradients are scaled down to this norm; null never.
+        normalize_obs: Standardise observations by running statistics, which are part of the model.
     """
 
     learns_from = (Transitions,)
     action_kinds = ("discrete",)
+    takes_pictures_beside_vectors = True
     updates: Tensor
 
     def __init__(
@@ -66,20 +70,21 @@ class DiscreteSAC(PolicyModule):
         alpha: float | None = None,
         target_entropy_scale: float = 0.89,
         max_grad_norm: PositiveFloat | None = None,
+        normalize_obs: bool = False,
     ) -> None:
         super().__init__(spec)
         self.lr, self.critic_lr, self.alpha_lr = lr, critic_lr or lr, alpha_lr or lr
         self.optimizer = optimizer or Adam
         self.gamma, self.n_step, self.max_grad_norm = gamma, n_step, max_grad_norm
         self.tau, self.target_every = tau, target_every
-        self.network = network = network or partial(
-            MLP, hidden_dims=[256, 256], activation="relu", init="default"
-        )
+        layers = partial(MLP, hidden_dims=[256, 256], activation="relu", init="default")
+        self.network = network = network or default_network(spec, layers)
+        self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
         actions = spec.action_sizes[0]
-        self.torso = make_feed_forward(network, spec.obs_shape)
+        self.torso = make_feed_forward(network, spec.obs_layout)
         self.policy = CategoricalHead(self.torso.out_dim, actions)
         self.q = DiscreteQEnsemble(
-            [make_feed_forward(network, spec.obs_shape) for _ in range(num_critics)], actions
+            [make_feed_forward(network, spec.obs_layout) for _ in range(num_critics)], actions
         )
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.learn_alpha = alpha is None
@@ -90,11 +95,12 @@ class DiscreteSAC(PolicyModule):
     def act(
         self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        logits = mask_logits(self.policy(self.torso(obs)), mask)
+        logits = mask_logits(self.policy(self.torso(self.norm(obs))), mask)
         return (logits.argmax(-1) if generator is None else categorical_sample(logits, generator)), carry
 
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
+        batch = standardised(self.norm, batch, distributed.gather)
         alpha = self.log_alpha.exp().detach()
         with torch.no_grad():
             log_probs = self._log_probs(batch.next_obs, batch.next_mask)
@@ -131,7 +137,7 @@ class DiscreteSAC(PolicyModule):
     def exports(self) -> dict[str, Exported]:
         if not describable(self.network, self.torso, self.spec):
             return {}
-        return {"policy": HeadPolicy.export_spec(self.spec, self.network)}
+        return {"policy": HeadPolicy.export_spec(self.spec, self.network, normalize_obs=isinstance(self.norm, RunningObsNorm))}
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer

@@ -6,9 +6,10 @@ import copy
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from rl_lightning import distributed
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
@@ -16,8 +17,10 @@ from rl_lightning.artifacts import Exported
 from rl_lightning.functional.action_distributions import epsilon_greedy, mask_logits
 from rl_lightning.functional.value import double_q_value, huber, max_q_value, polyak_update, td_target
 from rl_lightning.models.network_policies import GreedyQPolicy, describable
+from rl_lightning.models.normalizers import RunningObsNorm, standardised
+from rl_lightning.models.policies import NormedPolicy
 from rl_lightning.nn.heads.critics import DiscreteQNet
-from rl_lightning.nn.make_torso import make_feed_forward
+from rl_lightning.nn.make_torso import default_network, make_feed_forward
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
@@ -40,15 +43,17 @@ class DQN(PolicyModule):
         double_q: The online network chooses the next action, the target values it.
         dueling: Value and advantages as two streams.
         target_every: Updates between copies to the target network.
-        tau: Share taken over at each copy; 1 copies outright.
+        tau: Fraction taken over at each copy; 1 copies outright.
         epsilon: Fraction of random actions at the start.
-        epsilon_schedule: How that share changes over the run.
+        epsilon_schedule: How that fraction changes over the run.
         huber_delta: Error from which the loss grows linearly; null squares all errors.
         max_grad_norm: Gradients are scaled down to this norm; null never.
+        normalize_obs: Standardise observations by running statistics, which are part of the model.
     """
 
     learns_from = (Transitions,)
     action_kinds = ("discrete",)
+    takes_pictures_beside_vectors = True
     since_copy: Tensor
 
     def __init__(
@@ -68,6 +73,7 @@ class DQN(PolicyModule):
         epsilon_schedule: Schedule | None = None,
         huber_delta: PositiveFloat | None = 1.0,
         max_grad_norm: PositiveFloat | None = 10.0,
+        normalize_obs: bool = False,
     ) -> None:
         super().__init__(spec)
         self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam
@@ -75,15 +81,16 @@ class DQN(PolicyModule):
         self.target_every, self.tau = target_every, tau
         self.epsilon, self.epsilon_schedule = epsilon, epsilon_schedule or Linear(end=0.05, fraction=0.2)
         self.huber_delta, self.max_grad_norm = huber_delta, max_grad_norm
-        self.network = network or partial(MLP, hidden_dims=[256, 256], activation="relu")
-        self.q = DiscreteQNet(make_feed_forward(self.network, spec.obs_shape), spec.action_sizes[0], dueling)
+        self.network = network or default_network(spec, partial(MLP, hidden_dims=[256, 256], activation="relu"))
+        self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
+        self.q = DiscreteQNet(make_feed_forward(self.network, spec.obs_layout), spec.action_sizes[0], dueling)
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("since_copy", torch.zeros((), dtype=torch.int64))
 
     def act(
         self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        q = self.q(obs)
+        q = self.q(self.norm(obs))
         if generator is None:
             return mask_logits(q, mask).argmax(-1), carry
         return epsilon_greedy(
@@ -91,6 +98,7 @@ class DQN(PolicyModule):
         ), carry
 
     def update(self, batch: Transitions) -> Metrics:
+        batch = standardised(self.norm, batch, distributed.gather)
         with torch.no_grad():
             q_next = self.q_target(batch.next_obs)
             if self.use_double:
@@ -119,7 +127,8 @@ class DQN(PolicyModule):
     def exports(self) -> dict[str, Exported]:
         if not describable(self.network, self.q.torso, self.spec):
             return {}
-        return {"policy": GreedyQPolicy.export_spec(self.spec, self.network, self.q.dueling, "q.")}
+        policy = GreedyQPolicy.export_spec(self.spec, self.network, self.q.dueling, "q.")
+        return {"policy": NormedPolicy.around(policy) if isinstance(self.norm, RunningObsNorm) else policy}
 
     def configure_optimizers(self) -> Optimizer:
         return self.optimizer(self.q.parameters(), self.lr)

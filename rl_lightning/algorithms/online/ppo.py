@@ -20,10 +20,10 @@ from rl_lightning.functional.action_distributions import ppo_loss
 from rl_lightning.functional.advantage_estimators import GAE, AdvantageEstimator
 from rl_lightning.functional.value import clipped_value_loss, explained_variance
 from rl_lightning.models.network_policies import HeadPolicy, describable
-from rl_lightning.models.normalizers import RunningMeanStd
+from rl_lightning.models.normalizers import RunningMeanStd, RunningObsNorm
 from rl_lightning.nn.heads.actors import make_policy_head
 from rl_lightning.nn.heads.critics import ValueHead
-from rl_lightning.nn.make_torso import make_torso
+from rl_lightning.nn.make_torso import default_network, make_torso
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
@@ -71,6 +71,8 @@ class PPO(PolicyModule):
     Args:
         spec: What the env is like; filled in from the data.
         network: What turns an observation into features; one that remembers (RNN) makes PPO recurrent.
+        actor_network: The same for the policy alone.
+        critic_network: The same for the value alone.
         share_network: One network for policy and value; usual for pixels.
         lr: Learning rate.
         lr_schedule: How the learning rate changes over the run.
@@ -97,6 +99,7 @@ class PPO(PolicyModule):
     """
 
     learns_from = (Rollout,)
+    takes_pictures_beside_vectors = True
 
     def __init__(
         self,
@@ -124,8 +127,14 @@ class PPO(PolicyModule):
         deterministic_eval: bool = True,
         collect_temperature: PositiveFloat = 1.0,
         eval_temperature: PositiveFloat = 1.0,
+        actor_network: Network | None = None,
+        critic_network: Network | None = None,
     ) -> None:
         super().__init__(spec)
+        if share_network and (actor_network is not None or critic_network is not None):
+            raise ConfigError(
+                "model.share_network makes one network of both; leave model.actor_network and critic_network out"
+            )
         for key, value in (
             ("collect_temperature", collect_temperature),
             ("eval_temperature", eval_temperature),
@@ -151,13 +160,15 @@ class PPO(PolicyModule):
         self.max_grad_norm, self.target_kl = max_grad_norm, target_kl
         self.normalize_advantages = normalize_advantages
         self.deterministic_eval = deterministic_eval
-        self.network = network = network or MLP
-        self.norm = RunningMeanStd(spec.obs_shape) if normalize_obs else nn.Identity()
-        self.torso = make_torso(network, spec.obs_shape)
-        self.value_torso = None if share_network else make_torso(network, spec.obs_shape)
+        network = network or default_network(spec, MLP)
+        self.network = actor_network or network
+        self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
+        self.torso = make_torso(self.network, spec.obs_layout)
+        self.value_torso = None if share_network else make_torso(critic_network or network, spec.obs_layout)
         self.policy = make_policy_head(spec, self.torso.out_dim, log_std_init)
-        self.value = ValueHead(self.torso.out_dim)
-        self.recurrent = bool(self.torso.initial_carry(1))
+        seen_by_value = self.torso if self.value_torso is None else self.value_torso
+        self.value = ValueHead(seen_by_value.out_dim)
+        self.recurrent = bool(self.torso.initial_carry(1) or seen_by_value.initial_carry(1))
         self.unscaled = isinstance(self.norm, nn.Identity)
         self._split = len(self.torso.initial_carry(1))  # how many of the carry's tensors are the policy's
 

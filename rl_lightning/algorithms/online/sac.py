@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from rl_lightning import distributed
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import set_lr
@@ -19,12 +20,14 @@ from rl_lightning.factories import class_of, settings_of
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.functional.value import polyak_update, td_target
 from rl_lightning.io.artifact_place import Artifact
-from rl_lightning.models.policies import SquashedGaussianPolicy
+from rl_lightning.models.normalizers import RunningObsNorm, standardised
+from rl_lightning.models.policies import NormedPolicy, SquashedGaussianPolicy
 from rl_lightning.nn.heads.actors import SquashedGaussianActor
-from rl_lightning.nn.heads.critics import QEnsemble
-from rl_lightning.nn.make_torso import make_feed_forward
+from rl_lightning.nn.heads.critics import make_critics
+from rl_lightning.nn.make_torso import default_network, make_feed_forward
 from rl_lightning.nn.mlp import MLP
-from rl_lightning.nn.torso import Network
+from rl_lightning.nn.own_torso import check_network_or_sizes
+from rl_lightning.nn.torso import FeedForward, Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
 from rl_lightning.ranges import (
@@ -43,7 +46,11 @@ class SAC(PolicyModule):
 
     Args:
         spec: What the env is like; filled in from the data.
-        network: What turns an observation into the actor's features.
+        network: What turns an observation into the actor's features; of pictures, in a copy of their own, the critics',
+            too.
+        actor_network: The same for the actor alone.
+        critic_network: What turns an observation with an action into a critic's features, for each critic one; of
+            pictures it follows the encoder. Null: layers of `critic_hidden_dims`, which are computed all at once.
         critic_hidden_dims: Hidden sizes of each critic.
         num_critics: How many critics are kept.
         critic_layer_norm: Normalise the critics' hidden layers, which keeps them from soaring where they saw no data.
@@ -68,10 +75,12 @@ class SAC(PolicyModule):
             null: from scratch.
         actor_warmup_updates: Updates of the critics alone before the actor moves; lets them learn about that policy
             first.
+        normalize_obs: Standardise observations by running statistics, which are part of the model.
     """
 
     learns_from = (Transitions,)
     action_kinds = ("continuous",)
+    takes_pictures_beside_vectors = True
     updates: Tensor
 
     def __init__(
@@ -98,8 +107,12 @@ class SAC(PolicyModule):
         critic_layer_norm: bool = False,
         lr_schedule: Schedule | None = None,
         log_std_init: float | None = None,
+        actor_network: Network | None = None,
+        critic_network: Network | None = None,
+        normalize_obs: bool = False,
     ) -> None:
         super().__init__(spec)
+        check_network_or_sizes(critic_network, critic_hidden_dims, "critic_network", "critic_hidden_dims")
         self.init_policy, self.actor_warmup_updates = init_policy, actor_warmup_updates
         if alpha is not None and alpha <= 0.0:
             raise ConfigError(
@@ -119,18 +132,21 @@ class SAC(PolicyModule):
             policy_delay,
             max_grad_norm,
         )
-        self.network = network = network or partial(
-            MLP, hidden_dims=[256, 256], activation="relu", init="default"
-        )
+        layers = partial(MLP, hidden_dims=[256, 256], activation="relu", init="default")
+        network = network or default_network(spec, layers)
+        self.network = actor_network or network
+        self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
         self.actor = SquashedGaussianActor(
-            make_feed_forward(network, spec.obs_shape), spec.action_dim, log_std_init=log_std_init
+            make_feed_forward(self.network, spec.obs_layout), spec.action_dim, log_std_init=log_std_init
         )
         hidden = critic_hidden_dims or [256, 256]
         # Pixels are seen through an encoder of the critics' own; the actor never trains it.
-        pixels = len(spec.obs_shape) > 1
-        self.encoder: nn.Module = make_feed_forward(network, spec.obs_shape) if pixels else nn.Identity()
-        width = self.actor.torso.out_dim if pixels else spec.obs_shape[0]
-        self.q = QEnsemble(num_critics, width, spec.action_dim, hidden, layer_norm=critic_layer_norm)
+        pixels = len(spec.obs_shape) > 1 or spec.is_bytes
+        self.encoder: nn.Module = make_feed_forward(network, spec.obs_layout) if pixels else nn.Identity()
+        width = int(self.encoder.out_dim) if isinstance(self.encoder, FeedForward) else spec.obs_shape[0]
+        self.q = make_critics(
+            num_critics, width, spec.action_dim, hidden, critic_network, layer_norm=critic_layer_norm
+        )
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.encoder_target = copy.deepcopy(self.encoder).requires_grad_(False)
         self.learn_alpha = alpha is None
@@ -155,13 +171,14 @@ class SAC(PolicyModule):
     def act(
         self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None
     ) -> tuple[Tensor, Carry]:
-        mean, log_std = self.actor(obs)
+        mean, log_std = self.actor(self.norm(obs))
         if generator is None:
             return torch.tanh(mean), carry
         return torch.tanh(mean + log_std.exp() * standard_noise(mean.shape, generator, mean)), carry
 
     def update(self, batch: Transitions) -> Metrics:
         actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
+        batch = standardised(self.norm, batch, distributed.gather)
         alpha = self.log_alpha.detach().exp()
         q_target = self._q_target(batch, alpha)
         q = self.q(self.encoder(batch.obs), batch.action)  # [E, B]
@@ -225,11 +242,12 @@ class SAC(PolicyModule):
 
     def exports(self) -> dict[str, Exported]:
         """The actor as a policy of its own, where it is a plain network of flat observations."""
-        if class_of(self.network) is not MLP or len(self.spec.obs_shape) != 1:
+        if class_of(self.network) is not MLP or len(self.spec.obs_shape) != 1 or self.spec.is_bytes:
             return {}
         sizes = {"obs_dim": self.spec.obs_shape[0], "action_dim": self.spec.action_dim}
         layers = {name: value for name, value in (settings_of(self.network) or {}).items() if name != "init"}
-        return {"policy": SquashedGaussianPolicy.export_spec("actor.", sizes | layers)}
+        policy = SquashedGaussianPolicy.export_spec("actor.", sizes | layers)
+        return {"policy": NormedPolicy.around(policy) if isinstance(self.norm, RunningObsNorm) else policy}
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer

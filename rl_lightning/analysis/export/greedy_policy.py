@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from rl_lightning.analysis.export.exported_noise import GivenNoise
+from rl_lightning.observations import ObsLayout
 from rl_lightning.types import EnvSpec
 
 
@@ -30,6 +31,7 @@ class GreedyPolicy(nn.Module):
         super().__init__()
         self.model, self.kind, self.masked, self.rescale = model, spec.action_kind, spec.action_mask, rescale
         self.carries, self.noise = len(model.initial_carry(1)), 0
+        self.layout = ObsLayout.of(spec.obs_parts) if spec.is_bytes else None  # each part is an input of its own
         self.register_buffer("low", torch.tensor(spec.action_low or [0.0]))
         self.register_buffer("high", torch.tensor(spec.action_high or [0.0]))
         if not model.deterministic_eval:
@@ -42,8 +44,9 @@ class GreedyPolicy(nn.Module):
             self.model.act(obs, self.model.initial_carry(len(obs)), torch.Generator(), legal)
         return draws.used
 
-    def forward(self, obs: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        inputs = list(rest)
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        inputs = list(given)
+        obs: Any = self._parts(inputs) if self.layout else inputs.pop(0)
         mask = inputs.pop(0).bool() if self.masked else None
         if self.noise:
             with GivenNoise(inputs.pop(0)):
@@ -51,6 +54,10 @@ class GreedyPolicy(nn.Module):
         else:
             action, carry = self.model.act(obs, tuple(inputs), None, mask)
         return (self.own_scale(action), *carry)
+
+    def _parts(self, inputs: list[Tensor]) -> dict[str, Tensor]:
+        assert self.layout is not None
+        return {part.name: inputs.pop(0) for part in self.layout.parts}
 
     def own_scale(self, action: Tensor) -> Tensor:
         """[-1, 1] onto the env's bounds where they are finite."""
@@ -71,11 +78,13 @@ class GreedyPolicy(nn.Module):
         )
         draw = torch.Generator().manual_seed(0)
         noise = [torch.randn(len(obs), self.noise, generator=draw)] if self.noise else []
-        return (obs, *mask, *noise, *self.model.initial_carry(len(obs)))
+        seen = (obs,) if self.layout is None else tuple(self.layout.split(obs).values())
+        return (*seen, *mask, *noise, *self.model.initial_carry(len(obs)))
 
     def names(self) -> list[str]:
         more = [*(["mask"] if self.masked else []), *(["noise"] if self.noise else [])]
-        return ["obs", *more, *(f"carry{i}" for i in range(self.carries))]
+        seen = ["obs"] if self.layout is None else [part.name for part in self.layout.parts]
+        return [*seen, *more, *(f"carry{i}" for i in range(self.carries))]
 
 
 def observations(data: Any, count: int) -> Tensor:

@@ -25,7 +25,7 @@ def replay_rows(saved: dict[str, Any], store: SegmentStore, spec: EnvSpec, num_e
         num_envs: Row r of the buffer is a step of env r % num_envs.
         where: For messages.
     """
-    if spec.is_pixels:
+    if spec.is_pixels or spec.is_bytes:
         raise DataError(f"{where}: its replay holds frames; only flat observations are made into data sets")
     saved = saved.get("store", saved)  # prioritized replay keeps its rows one level below
     columns = Columns(spec)

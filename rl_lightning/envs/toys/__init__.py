@@ -20,6 +20,7 @@ _TOYS: dict[str, tuple[str, int | None]] = {  # id -> (class, time limit)
     "rl/FrozenLake2x2-v0": ("lake:FrozenLake2x2", 100),
     "rl/Detour-v0": ("detour:Detour", 60),
     "rl/DetourPixels-v0": ("detour:Detour", 60),
+    "rl/Xor-v0": ("xor:Xor", None),
     "rl/EightModes-v0": ("modes:EightModes", 1),
     "rl/PointUMaze-v0": ("mazes:PointUMaze", 300),
     "rl/AntMaze-umaze-v0": ("mazes:D4RLAntMaze", 700),

@@ -90,6 +90,9 @@ class QNetworks(nn.Module):
         self.ensemble_size = members
         self.nets = nn.ModuleList(with_output(network, obs_dim + action_dim, 1) for _ in range(members))
 
+    def tensors(self) -> list[Tensor]:
+        return list(self.parameters())
+
     def forward(
         self, obs: Tensor, action: Tensor
     ) -> Tensor:  # [B, O], [B, A] or [E, B, O], [E, B, A] -> [E, B]

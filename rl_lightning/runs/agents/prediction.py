@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from rl_lightning.datasets import check_env, load_dataset
 from rl_lightning.envs.make import make_env, make_envs
-from rl_lightning.envs.spaces import ActionEncoder
+from rl_lightning.envs.spaces import ActionEncoder, ObsEncoder
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.io.atomic import atomic_open, file_of_user
 from rl_lightning.rollout.evaluate import StepCap
@@ -174,6 +174,15 @@ def own_scale(data: Any, actions: np.ndarray) -> dict[str, np.ndarray]:
     if decoded and isinstance(decoded[0], tuple):
         return {f"action/{i}": np.stack([row[i] for row in decoded]) for i in range(len(decoded[0]))}
     return {"action": np.asarray(decoded) if len(decoded) else actions}
+
+
+def obs_encoder(data: Any) -> ObsEncoder:
+    """What makes a row of an observation as the env gives it."""
+    env = make_env(data.env)
+    try:
+        return env.encode
+    finally:
+        env.close()
 
 
 def action_codec(data: Any) -> ActionEncoder:

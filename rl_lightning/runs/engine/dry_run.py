@@ -27,7 +27,7 @@ def describe(cli: RLCLI, names: list[str]) -> str:
     lines += [f"  {line}" for line in own_lines(cli)] + [""]
     build_shapes(cli)
     spec, model = cli.datamodule.spec, cli.model
-    lines.append(f"observation  {list(spec.obs_shape)} {spec.obs_dtype}")
+    lines.append(f"observation  {observation_of(spec)}")
     lines.append(f"action       {action_of(spec)}")
     for name, child in model.named_children():
         count = sum(weight.numel() for weight in child.parameters())
@@ -50,6 +50,13 @@ def build_shapes(cli: RLCLI) -> None:
         cli.build(meta=True)
     except (NotImplementedError, RuntimeError):  # a network that computes with its weights while it is made
         cli.build()
+
+
+def observation_of(spec: Any) -> str:
+    """[11] float32; of several parts each by its name."""
+    if not spec.obs_parts:
+        return f"{list(spec.obs_shape)} {spec.obs_dtype}"
+    return ", ".join(f"{name}: {kind} {list(shape)}" for name, kind, shape in spec.obs_parts)
 
 
 def action_of(spec: Any) -> str:

@@ -8,12 +8,13 @@ from contracts.case import CATCH, LAKE, RECALL, TARGET, Case, Toy, env
 from rl_lightning.algorithms import DQN, PPO, SAC, DiscreteSAC, RandomPolicy
 from rl_lightning.datamodules import OnlineData, OnPolicyData
 from rl_lightning.envs.wrappers.transforms import FrameStack
-from rl_lightning.nn import MLP, RNN, SmallCNN, WindowTransformer
+from rl_lightning.nn import MLP, RNN, MultiInput, SmallCNN, WindowTransformer
 from rl_lightning.optim.schedules import Linear
 from rl_lightning.replay import PrioritizedReplay, Replay
 
 SMALL = partial(MLP, hidden_dims=[32], activation="tanh")
 PIXELS = partial(SmallCNN, channels=[8], hidden_dim=32)
+PARTS = partial(MultiInput, encoders={"image": PIXELS}, trunk=SMALL)
 
 on_policy = partial(OnPolicyData, num_envs=8, rollout_steps=16)
 online = partial(
@@ -41,6 +42,7 @@ SOFT: dict[str, Any] = {
 }  # fmt: skip
 catch = env("rl/Catch-v0", FrameStack(2), rows=5, columns=5)
 masked = env("rl/Masked-v0", num_actions=4)
+xor = env("rl/Xor-v0", screen_size=6)
 
 CASES = [
     Case("ppo-discrete", partial(on_policy, env=LAKE), ppo, toy=Toy(1000, 0.95), **APART),
@@ -85,6 +87,14 @@ CASES = [
         toy=Toy(4000, 0.5),
         **SHARED,
     ),
+    Case(
+        "ppo-parts",
+        partial(on_policy, env=xor),
+        partial(ppo, network=PARTS, normalize_obs=True),
+        toy=Toy(4000, 0.9),
+        counters=("norm.mean", "norm.var", "norm.count"),
+        **{**APART, "waits": 9},
+    ),
     Case("dqn", partial(online, env=LAKE), dqn, toy=Toy(600, 0.95), **Q_ONLY),
     Case(
         "dqn-dueling-n-step-prioritized",
@@ -101,7 +111,33 @@ CASES = [
         toy=Toy(1500, 0.5),
         **Q_ONLY,
     ),
+    Case(
+        "dqn-parts-normalized",
+        partial(online, env=xor),
+        partial(dqn, network=PARTS, normalize_obs=True),
+        toy=Toy(3000, 0.9),
+        **{**Q_ONLY, "counters": ("since_copy", "norm.mean", "norm.var", "norm.count")},
+    ),
     Case("sac", partial(online, env=TARGET), sac, toy=Toy(800, 3.2), **SOFT),
+    Case(
+        "sac-parts",
+        partial(online, env=env("rl/Xor-v0", screen_size=6, continuous=True)),
+        partial(sac, network=PARTS, alpha=0.01),
+        toy=Toy(3000, 0.9),
+        **{
+            **SOFT,
+            "optimizers": (("actor.",), ("q.", "encoder.")),
+            "targets": ("q_target.", "encoder_target."),
+            "frozen": ("log_alpha",),
+        },
+    ),
+    Case(
+        "sac-normalized",
+        partial(online, env=TARGET),
+        partial(sac, normalize_obs=True, critic_hidden_dims=None, critic_network=SMALL),
+        toy=Toy(800, 3.2),
+        **{**SOFT, "counters": ("updates", "norm.mean", "norm.var", "norm.count")},
+    ),
     Case(
         "sac-ensemble-subset",
         partial(online, env=TARGET, train_every=16),
