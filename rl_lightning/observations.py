@@ -41,9 +41,9 @@ class ObsLayout:
     parts: tuple[ObsPart, ...]
 
     @classmethod
-    def of(cls, parts: Sequence[Sequence[object]]) -> ObsLayout:
+    def of(cls, parts: Sequence[tuple[str, str, tuple[int, ...]]]) -> ObsLayout:
         """From plain values, as a spec holds them."""
-        named = [ObsPart(str(name), str(kind), tuple(shape)) for name, kind, shape in parts]  # type: ignore[call-overload]
+        named = [ObsPart(name, kind, tuple(shape)) for name, kind, shape in parts]
         return cls(tuple(sorted(named, key=lambda part: part.kind == "picture")))
 
     @property

@@ -94,7 +94,11 @@ class LoadedPolicy:
         space = self._encode.space
         missing = [key for key in getattr(space, "spaces", {}) if key not in obs]
         if missing or not hasattr(space, "spaces"):
-            raise ConfigError(f"obs has no {missing[0]!r}" if missing else f"obs is a dict; expected {list(self.spec.obs_shape)}")
+            raise ConfigError(
+                f"obs has no {missing[0]!r}"
+                if missing
+                else f"obs is a dict; expected {list(self.spec.obs_shape)}"
+            )
         key, part = next((k, p) for k, p in space.spaces.items())
         if np.ndim(obs[key]) == len(part.shape or ()):
             return np.asarray(self._encode(obs))

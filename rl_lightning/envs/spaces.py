@@ -114,7 +114,6 @@ class ObsEncoder:
         _write(self.space, obs, row, 0)
         return row
 
-
     def _as_bytes(self, obs: Any) -> Array:
         row = np.zeros(self.layout.width, np.uint8)
         seen = FLOAT * self.layout.numbers

@@ -19,7 +19,12 @@ from rl_lightning.types import EnvSpec
 
 def describable(network: Network, torso: nn.Module, spec: EnvSpec) -> bool:
     """Whether a later stage can make this policy again: a vector seen, every action legal, nothing remembered."""
-    plain = len(spec.obs_shape) == 1 and not spec.is_bytes and spec.action_kind != "multi_discrete" and not spec.action_mask
+    plain = (
+        len(spec.obs_shape) == 1
+        and not spec.is_bytes
+        and spec.action_kind != "multi_discrete"
+        and not spec.action_mask
+    )
     return plain and isinstance(torso, FeedForward) and rewritable(network)
 
 

@@ -114,7 +114,6 @@ class RunningObsNorm(RunningMeanStd):
             return super().forward(obs)
         return self.layout.with_vectors(obs, super().forward(self.layout.vectors(obs)))
 
-
     def _parts(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
         assert self.layout is not None
         named = [part for part in self.layout.parts if part.kind != "picture"]

@@ -10,7 +10,6 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.nn.init import check_sizes, init_weights, make_activation
 from rl_lightning.nn.torso import FeedForward, as_float, as_shape
 
-
 NATURE_SIDE = 36  # the shortest side that NatureCNN's strides leave something of
 
 

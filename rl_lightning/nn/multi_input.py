@@ -40,7 +40,7 @@ def default_encoder(part: ObsPart) -> Network:
 
 
 class MultiInput(FeedForward):
-    """An encoder for each part of a Dict (or Tuple) observation; their features side by side go through one more network.
+    """An encoder for each part of a Dict (or Tuple) observation, and a network on their features side by side.
 
     Args:
         encoders: Network of a part by its name (`image: NatureCNN`). Others get a CNN (pictures), one layer of 64
@@ -61,24 +61,30 @@ class MultiInput(FeedForward):
     ) -> None:
         super().__init__()
         if not isinstance(obs_layout, ObsLayout):
-            raise ConfigError("network: MultiInput is for Dict observations; these are one array, which MLP or CNN takes")
+            raise ConfigError(
+                "network: MultiInput is for Dict observations; these are one array, which MLP or CNN takes"
+            )
         encoders, ignored = encoders or {}, set(ignore or [])
         names = [part.name for part in obs_layout.parts]
         for name in (*encoders, *ignored):
             if name not in names:
-                raise ConfigError(f"network: observations have no part '{name}'; there are {', '.join(names)}")
+                raise ConfigError(
+                    f"network: observations have no part '{name}'; there are {', '.join(names)}"
+                )
         self.layout = obs_layout
         self.seen = [part.name for part in obs_layout.parts if part.name not in ignored]
         if not self.seen:
             raise ConfigError("network.ignore leaves no part of the observations")
-        # Names of parts may hold dots, which names of modules may not.
-        self.encoders = nn.ModuleList(
+        made = [
             _encoder(encoders.get(part.name), part) for part in obs_layout.parts if part.name in self.seen
-        )
-        width = sum(int(encoder.out_dim) for encoder in self.encoders)  # type: ignore[arg-type]
+        ]
+        self.encoders = nn.ModuleList(made)  # a list: names of parts may hold dots, names of modules may not
+        width = sum(encoder.out_dim for encoder in made)
         self.trunk = None
         if trunk is not None:
-            self.trunk = without_memory(torso_of_shape(trunk, (width,), "network.trunk"), trunk, "network.trunk")
+            self.trunk = without_memory(
+                torso_of_shape(trunk, (width,), "network.trunk"), trunk, "network.trunk"
+            )
         self.out_dim = width if self.trunk is None else self.trunk.out_dim
 
     def forward(self, obs: Tensor | dict[str, Tensor]) -> Tensor:  # [..., D], or each part -> [..., F]

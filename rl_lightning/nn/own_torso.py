@@ -28,7 +28,9 @@ class _OwnTorso(FeedForward):
 
 def torso_of_shape(network: Network, obs_shape: tuple[int, ...], name: str) -> Torso:
     """A fresh torso for observations of one array."""
-    return as_torso(call(network, obs_shape[0] if len(obs_shape) == 1 else obs_shape, name), network, obs_shape, name)
+    return as_torso(
+        call(network, obs_shape[0] if len(obs_shape) == 1 else obs_shape, name), network, obs_shape, name
+    )
 
 
 def as_torso(module: object, network: Network, obs_shape: tuple[int, ...], name: str) -> Torso:

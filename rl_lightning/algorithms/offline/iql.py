@@ -17,8 +17,8 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import exp_advantage_weight, expectile_loss, polyak_update, td_target
 from rl_lightning.models.policies import TanhGaussianPolicy, flat_width
 from rl_lightning.nn.heads.critics import make_critics, with_output
-from rl_lightning.nn.own_torso import check_network_or_sizes
 from rl_lightning.nn.mlp import MLP
+from rl_lightning.nn.own_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule

@@ -137,7 +137,11 @@ class DiscreteSAC(PolicyModule):
     def exports(self) -> dict[str, Exported]:
         if not describable(self.network, self.torso, self.spec):
             return {}
-        return {"policy": HeadPolicy.export_spec(self.spec, self.network, normalize_obs=isinstance(self.norm, RunningObsNorm))}
+        return {
+            "policy": HeadPolicy.export_spec(
+                self.spec, self.network, normalize_obs=isinstance(self.norm, RunningObsNorm)
+            )
+        }
 
     def configure_optimizers(self) -> list[Optimizer]:
         build = self.optimizer

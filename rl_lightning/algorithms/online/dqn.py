@@ -81,7 +81,9 @@ class DQN(PolicyModule):
         self.target_every, self.tau = target_every, tau
         self.epsilon, self.epsilon_schedule = epsilon, epsilon_schedule or Linear(end=0.05, fraction=0.2)
         self.huber_delta, self.max_grad_norm = huber_delta, max_grad_norm
-        self.network = network or default_network(spec, partial(MLP, hidden_dims=[256, 256], activation="relu"))
+        self.network = network or default_network(
+            spec, partial(MLP, hidden_dims=[256, 256], activation="relu")
+        )
         self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
         self.q = DiscreteQNet(make_feed_forward(self.network, spec.obs_layout), spec.action_sizes[0], dueling)
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)

@@ -76,6 +76,7 @@ class Dreamer(PolicyModule):
     """
 
     learns_from = (Sequences,)
+    takes_pictures_beside_vectors = True
     updates: Tensor
 
     def __init__(

@@ -34,6 +34,7 @@ class PlaNet(PolicyModule):
     """
 
     learns_from = (Sequences,)
+    takes_pictures_beside_vectors = True
     action_kinds = ("continuous",)
 
     def __init__(

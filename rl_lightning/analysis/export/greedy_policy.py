@@ -31,7 +31,9 @@ class GreedyPolicy(nn.Module):
         super().__init__()
         self.model, self.kind, self.masked, self.rescale = model, spec.action_kind, spec.action_mask, rescale
         self.carries, self.noise = len(model.initial_carry(1)), 0
-        self.layout = ObsLayout.of(spec.obs_parts) if spec.is_bytes else None  # each part is an input of its own
+        self.layout = (
+            ObsLayout.of(spec.obs_parts) if spec.is_bytes else None
+        )  # each part is an input of its own
         self.register_buffer("low", torch.tensor(spec.action_low or [0.0]))
         self.register_buffer("high", torch.tensor(spec.action_high or [0.0]))
         if not model.deterministic_eval:

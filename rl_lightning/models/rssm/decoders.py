@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -28,9 +29,14 @@ class ObservationDecoder(nn.Module):
         """What the observation should be, in its own units; pixels in [0, 1]."""
         raise NotImplementedError
 
+    def comparable(self, obs: Tensor) -> Tensor:
+        """The observation as `predict` gives it."""
+        return as_float(obs)
 
-# Makes a decoder of features of this width, so many of which are the deterministic state, to observations of a shape.
-DecoderFactory = Callable[[int, int, tuple[int, ...]], ObservationDecoder]
+
+# Makes a decoder of features of this width, so many of which are the deterministic state, to observations of a shape
+# or of parts.
+DecoderFactory = Callable[[int, int, Any], ObservationDecoder]
 
 
 class MLPDecoder(ObservationDecoder):

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from rl_lightning.models.rssm.rssm import LatentState
 from rl_lightning.models.rssm.world_model import LatentWorld
-from rl_lightning.nn.torso import as_float
 from rl_lightning.types import Sequences
 
 STEPS = (1, 3, 5, 8, 15)  # at which errors are told
@@ -45,7 +44,7 @@ def open_loop_rollout_latent(world: LatentWorld, batch: Sequences, context: int)
     same_episode = window.is_first[context:].long().cumsum(0) == 0
     return OpenLoopRollout(
         context,
-        as_float(batch.obs),
+        world.decoder.comparable(batch.obs),
         world.decoder.predict(state.feature).transpose(0, 1),
         world.decoder.predict(feature).transpose(0, 1),
         window.reward[context:].transpose(0, 1),

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from rl_lightning.errors import ConfigError
 from rl_lightning.factories import make
 from rl_lightning.functional.latent import symlog
-from rl_lightning.models.rssm.decoders import DecoderFactory, MLPDecoder, ObservationDecoder
-from rl_lightning.models.rssm.encoders import MLPEncoder
+from rl_lightning.models.rssm.decoders import DecoderFactory
 from rl_lightning.models.rssm.heads import (
     ContinueHead,
     ContinueHeadFactory,
@@ -22,8 +21,8 @@ from rl_lightning.models.rssm.heads import (
 )
 from rl_lightning.models.rssm.latent_actors import action_rows, env_actions
 from rl_lightning.models.rssm.latents import FreeNatsKL, GaussianLatent, KLLoss, Latent
+from rl_lightning.models.rssm.parts import make_decoder, make_encoder
 from rl_lightning.models.rssm.rssm import RSSM, LatentState, Observed
-from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.rssm_cores import CoreFactory, GRUCore
 from rl_lightning.nn.torso import Network
 from rl_lightning.types import Carry, EnvSpec, Sequences
@@ -69,8 +68,9 @@ class LatentWorld(nn.Module):
     Args:
         latent: The stochastic state: GaussianLatent or CategoricalLatent.
         core: The deterministic state: GRUCore, NormGRUCore or BlockGRUCore.
-        encoder: What sees observations: MLPEncoder, ConvEncoder, IdentityEncoder or any network without memory.
-        decoder: What shows them: MLPDecoder, ConvDecoder or IdentityDecoder.
+        encoder: What sees observations: MLPEncoder, ConvEncoder, IdentityEncoder or any network without memory; an
+            encoder for each part of a Dict: MultiInput.
+        decoder: What shows them: MLPDecoder, ConvDecoder or IdentityDecoder; of a Dict: MultiDecoder.
         kl: How prior and posterior are taught: FreeNatsKL, BalancedKL or DynRepKL.
         reward_head: Head for the reward of arriving: MSEHead or TwoHotHead.
         continue_head: Head for whether the episode goes on; null: it always does.
@@ -110,15 +110,13 @@ class LatentWorld(nn.Module):
             )
         self.spec, self.gamma = spec, gamma
         self.reward_coef, self.squash = reward_coef, SQUASHES[squash_rewards]
-        self.encoder = make_feed_forward(encoder or MLPEncoder, spec.obs_shape, "encoder")
+        self.encoder = make_encoder(encoder, spec.obs_layout)
         self.rssm = RSSM(
             core or GRUCore, latent, self.encoder.out_dim, spec.action_dim,
             hidden_dim, prior_layers, norm, activation,
         )  # fmt: skip
         self.feature_dim = width = self.rssm.feature_dim
-        self.decoder = make(
-            decoder or MLPDecoder, ObservationDecoder, "decoder", width, self.rssm.deter, spec.obs_shape
-        )
+        self.decoder = make_decoder(decoder, width, self.rssm.deter, spec.obs_layout)
         self.reward_head = make(reward_head or MSEHead, ScalarHead, "reward_head", width)
         self.continue_head = continue_head and make(
             continue_head, ContinueHead, "continue_head", width, gamma

@@ -188,7 +188,9 @@ def _record(
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
     spec = probe_spec(config)
     if spec.is_bytes:
-        raise DataError(f"{spec.env_id}: shows pictures beside vectors, which data sets do not hold; wrap it to one of them")
+        raise DataError(
+            f"{spec.env_id}: shows pictures beside vectors, which data sets do not hold; wrap it to one of them"
+        )
     if len(spec.obs_shape) != 1 and not spec.is_pixels:
         raise DataError(
             f"{spec.env_id}: observations have {len(spec.obs_shape)} axes; only flat ones and pictures are recorded"

@@ -19,8 +19,10 @@ from rl_lightning.models.rssm.latents import (
     FreeNatsKL,
     GaussianLatent,
 )
+from rl_lightning.models.rssm.parts import MultiDecoder
 from rl_lightning.models.rssm.return_norm import PercentileNorm
 from rl_lightning.models.rssm.world_model import LatentWorld, LatentWorldFactory
+from rl_lightning.nn import MultiInput
 from rl_lightning.nn.rssm_cores import BlockGRUCore, GRUCore, NormGRUCore
 from rl_lightning.planning.planners import CEM
 from rl_lightning.replay import PrioritizedWindows, SequenceReplay
@@ -111,6 +113,7 @@ def dreamer(version: int, discrete: bool = True, **parts: Any) -> Any:
     return partial(Dreamer, **{"world_model": world(version), **shared, **own, **parts})
 
 
+XOR = env("rl/Xor-v0", screen_size=8)
 PICTURES = env("rl/Catch-v0", rows=8, columns=8)
 windows = partial(
     SequenceData,
@@ -126,6 +129,23 @@ CONV = {
     "encoder": partial(ConvEncoder, depth=4, multipliers=[1, 2], norm="layer", activation="silu"),
     "decoder": partial(
         ConvDecoder, depth=4, multipliers=[2, 1], sigmoid=True, loss_coef=1.0, norm="layer", activation="silu"
+    ),
+}
+
+PARTS = {
+    "encoder": partial(
+        MultiInput,
+        encoders={
+            "image": CONV["encoder"],
+            "proprio": partial(MLPEncoder, hidden_dims=[WIDE], symlog=True, **V3),
+        },
+    ),
+    "decoder": partial(
+        MultiDecoder,
+        decoders={
+            "image": CONV["decoder"],
+            "proprio": partial(MLPDecoder, hidden_dims=[WIDE], symlog=True, **V3),
+        },
     ),
 }
 
@@ -157,6 +177,12 @@ CASES = [
         ),
         dreamer(3, world_model=world(3, **CONV)),
         **{**SCALED, "waits": 19},
+    ),
+    Case(
+        "dreamer-v3-parts",
+        partial(windows, env=XOR, pretrain=4, train_ratio=8.0),
+        dreamer(3, world_model=world(3, **PARTS)),
+        **SCALED,
     ),
     Case(
         "dreamer-v1-continuous",
