@@ -15,6 +15,7 @@ from rl_lightning.algorithms.worlds.tdmpc2 import SIZES
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.latent import symexp
 from rl_lightning.kernels.activations import sim_norm
+from rl_lightning.models.latent_mpc.latent_encoder import random_shift
 from rl_lightning.models.latent_mpc.latent_world import (
     LIMIT,
     LatentModel,
@@ -290,11 +291,35 @@ def test_slices_lie_within_episodes():
 
 
 @pytest.mark.parametrize("cls", [TDMPC, TDMPC2])
-def test_discrete_actions_and_pictures_are_refused(cls):
+def test_discrete_actions_are_refused(cls):
     with pytest.raises(ConfigError, match="needs continuous actions"):
         cls(EnvSpec("CartPole-v1", (4,), action_kind="discrete", action_sizes=(2,)))
+
+
+def test_tdmpc_sees_no_pictures():
     with pytest.raises(ConfigError, match="flat observations"):
-        cls(EnvSpec("car", (3, 64, 64), "uint8", action_shape=(3,)))
+        TDMPC(EnvSpec("car", (3, 64, 64), "uint8", action_shape=(3,)))
+
+
+def test_tdmpc2_sees_pictures_as_the_original_does():
+    with torch.device("meta"):
+        agent = TDMPC2(EnvSpec("car", (9, 64, 64), "uint8", action_shape=(3,)))
+    kernels = [tuple(p.shape) for name, p in agent.model.encoder.named_parameters() if p.dim() == 4]
+    assert kernels == [(32, 9, 7, 7), (32, 32, 5, 5), (32, 32, 3, 3), (32, 32, 3, 3)]
+    assert agent.model.encode(torch.zeros(2, 9, 64, 64, dtype=torch.uint8, device="meta")).shape == (2, 512)
+
+
+def test_shifted_pictures_keep_their_size_and_repeat_their_edges():
+    torch.manual_seed(0)
+    image = torch.arange(25, dtype=torch.uint8).view(1, 1, 5, 5).expand(64, 1, 5, 5)
+    moved = random_shift(image, 2)
+    assert moved.shape == image.shape and moved.dtype == torch.uint8
+    down, right = moved[:, 0, 2, 2] // 5, moved[:, 0, 2, 2] % 5  # where the middle now comes from
+    assert set(down.tolist()) == set(right.tolist()) == {0, 1, 2, 3, 4}
+    rows = (torch.arange(5) + down[:, None].long() - 2).clamp(0, 4)
+    columns = (torch.arange(5) + right[:, None].long() - 2).clamp(0, 4)
+    assert torch.equal(moved[:, 0].long(), 5 * rows[:, :, None] + columns[:, None, :])
+    assert torch.equal(random_shift(image, 0), image)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_update
+from rl_lightning.models.latent_mpc.latent_encoder import random_shift
 from rl_lightning.models.latent_mpc.latent_world import (
     SimNormModel,
     check_windows,
     discount_for,
-    flat_obs,
     gaussian_entropy_estimate,
 )
+from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam
 from rl_lightning.planning.mpc import plan_latent, search_noise
 from rl_lightning.planning.planners import MPPI
@@ -29,6 +30,7 @@ from rl_lightning.ranges import (
     Fraction,
     FractionBelowOne,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveFraction,
     PositiveInt,
@@ -71,10 +73,14 @@ class TDMPC2(PolicyModule):
         lr: Learning rate.
         encoder_lr_scale: The encoder's learning rate is this fraction of it.
         max_grad_norm: Gradients are scaled down to this norm.
+        encoder: Network that sees observations before the encoder's hidden layers; null: the paper's convolutions for
+            pictures, none for vectors.
+        shift_pixels: Pictures that are learned from are moved by up to so many pixels; 0 leaves them where they are.
     """
 
     learns_from = (Sequences,)
     action_kinds = ("continuous",)
+    takes_pictures_beside_vectors = True
     scale: Tensor
 
     def __init__(
@@ -101,6 +107,8 @@ class TDMPC2(PolicyModule):
         lr: NonNegativeFloat = 3e-4,
         encoder_lr_scale: float = 0.3,
         max_grad_norm: PositiveFloat = 20.0,
+        encoder: Network | None = None,
+        shift_pixels: NonNegativeInt = 3,
     ) -> None:
         super().__init__(spec)
         own_sizes = {
@@ -112,14 +120,14 @@ class TDMPC2(PolicyModule):
         sizes = SIZES[model_size] | {key: value for key, value in own_sizes.items() if value is not None}
         if sizes["num_critics"] < 2:
             raise ConfigError(f"model.num_critics is {sizes['num_critics']}; TD-MPC2 needs at least 2")
-        width = flat_obs(spec, "TDMPC2")
         self.model = SimNormModel(
-            width,
+            spec.obs_layout,
             spec.action_dim,
             simnorm_dim=simnorm_dim,
             num_bins=num_bins,
             dropout=dropout,
             episodic=episodic,
+            encoder=encoder,
             **sizes,
         )
         self.q_target = copy.deepcopy(self.model.q).requires_grad_(False)
@@ -130,7 +138,7 @@ class TDMPC2(PolicyModule):
         self.weights = {"consistency": consistency_coef, "reward": reward_coef, "value": value_coef}
         self.weights |= {"terminated": termination_coef} if episodic else {}
         self.ent_coef, self.lr, self.encoder_lr_scale = ent_coef, lr, encoder_lr_scale
-        self.max_grad_norm = max_grad_norm
+        self.max_grad_norm, self.shift_pixels = max_grad_norm, shift_pixels
         self.register_buffer("scale", torch.ones(()))  # spread of the values, for the policy's loss
 
     def initial_carry(self, count: int) -> Carry:
@@ -150,7 +158,8 @@ class TDMPC2(PolicyModule):
     def update(self, batch: Sequences) -> Metrics:
         """Rows t = 0 ... H of a window: action[t] leads from obs[t] to obs[t + 1], reward[t + 1] is what it paid."""
         self._check(batch)
-        obs, action = batch.obs.transpose(0, 1), batch.action.transpose(0, 1)[:-1]  # [H+1, B, O], [H, B, A]
+        seen = random_shift(batch.obs, self.shift_pixels) if self.spec.is_pixels else batch.obs
+        obs, action = seen.transpose(0, 1), batch.action.transpose(0, 1)[:-1]  # [H+1, B, O], [H, B, A]
         reward, terminated = batch.reward.T[1:], batch.terminated.T[1:]  # [H, B]
         with torch.no_grad():
             goal = self.model.encode(obs[1:])  # what the latents should become; nothing is learned through it

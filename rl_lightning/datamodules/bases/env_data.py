@@ -11,12 +11,14 @@ from rl_lightning.datasets.atari100k import game_of, human_normalized
 from rl_lightning.envs.make import check_vectorization, make_envs, probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError
+from rl_lightning.observations import ObsLayout, ObsPart
 from rl_lightning.ranges import PositiveInt
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.types import Steps
 
 MOST_EVAL_ENVS = 16
+LARGEST_PICTURE = 128  # side from which a picture is one that nobody made smaller
 
 
 class EnvData(RLData):
@@ -38,6 +40,20 @@ class EnvData(RLData):
         self.collector: Collector | None = None
         self.restarted: list[int] = []  # envs that could not be restored and began a new episode
         self._eval_envs: Any = None
+
+    def notes(self) -> list[str]:
+        pictures = [part.shape for part in self._pictures() if max(part.shape[1:]) > LARGEST_PICTURE]
+        if not pictures:
+            return super().notes()
+        _, height, width = pictures[0]
+        preset = "env/atari" if self.env.id.startswith("ALE/") else "env/image"
+        line = f"frames are {height} x {width} as the env draws them, which costs memory and time"
+        return [*super().notes(), f"{line}; smaller ones: --config {preset}"]
+
+    def _pictures(self) -> list[ObsPart]:
+        if self.spec.is_pixels:
+            return [ObsPart("obs", "picture", self.spec.obs_shape)]
+        return [part for part in ObsLayout.of(self.spec.obs_parts).parts if part.kind == "picture"]
 
     def open(self, stage: str) -> None:
         if stage == "fit" and self.collector is None:

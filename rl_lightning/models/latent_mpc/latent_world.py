@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.functional.latent import symexp, symlog, two_hot_bins, two_hot_loss, two_hot_mean
+from rl_lightning.models.latent_mpc.latent_encoder import make_latent_encoder
 from rl_lightning.nn.normed_mlp import NormedEnsemble, NormedMLP, check_groups
+from rl_lightning.nn.torso import Network, Shape, layout_or_shape
 from rl_lightning.types import EnvSpec, Sequences
 
 LOG_STD_MIN, LOG_STD_MAX = -10.0, 2.0
@@ -108,7 +110,7 @@ class SimNormModel(LatentModel):
     """TD-MPC2: a latent of simplices, rewards and values as two-hot numbers in symlog space, a Gaussian policy.
 
     Args:
-        obs_dim: Width of an observation.
+        obs: Width of an observation, its shape, or its parts.
         action_dim: Width of an action.
         latent_dim: Width of the latent.
         simnorm_dim: Size of its groups.
@@ -118,13 +120,14 @@ class SimNormModel(LatentModel):
         num_bins: Of a two-hot number.
         dropout: In the first layer of the value functions.
         episodic: Learn when episodes end.
+        encoder: Network that sees observations before the encoder's layers; null: convolutions for pictures alone.
     """
 
     bins: Tensor
 
     def __init__(
         self,
-        obs_dim: int,
+        obs: int | Shape,
         action_dim: int,
         latent_dim: int = 512,
         simnorm_dim: int = 8,
@@ -134,12 +137,15 @@ class SimNormModel(LatentModel):
         num_bins: int = 101,
         dropout: float = 0.01,
         episodic: bool = False,
+        encoder: Network | None = None,
     ) -> None:
         super().__init__()
         check_groups(latent_dim, simnorm_dim)
         both, wide = latent_dim + action_dim, [hidden_dim, hidden_dim]
         self.action_dim, self.num_critics = action_dim, num_critics
-        self.encoder = NormedMLP(obs_dim, list(encoder_hidden_dims), latent_dim, simnorm_dim)
+        self.encoder = make_latent_encoder(
+            encoder, layout_or_shape(obs), list(encoder_hidden_dims), latent_dim, simnorm_dim
+        )
         self.dynamics = NormedMLP(both, wide, latent_dim, simnorm_dim)
         self.reward = NormedMLP(both, wide, num_bins, zero_init_last=True)
         self.policy = NormedMLP(latent_dim, wide, 2 * action_dim)

@@ -3,11 +3,12 @@
 from functools import partial
 from typing import Any
 
-from contracts.case import TARGET, Case
+from contracts.case import TARGET, Case, env
 
 from rl_lightning.algorithms import TDMPC, TDMPC2
 from rl_lightning.datamodules import SequenceData
 from rl_lightning.envs.make import EnvConfig
+from rl_lightning.nn import MultiInput, SmallCNN
 from rl_lightning.planning.planners import MPPI
 from rl_lightning.replay.sequence import SequenceReplay
 from rl_lightning.replay.window_samplers import PrioritizedWindows
@@ -23,6 +24,7 @@ windows = partial(
     train_every=4,
     train_ratio=12.0,
 )
+SIGHT = partial(SmallCNN, channels=[4], hidden_dim=8)
 inside = partial(SequenceReplay, capacity=2000, within_episode=True)
 ranked = partial(SequenceReplay, capacity=2000, windows=PrioritizedWindows, within_episode=True)
 tdmpc2 = partial(
@@ -61,6 +63,26 @@ CASES = [
         "tdmpc2-episodic",
         partial(windows, env=TARGET, buffer=inside),
         partial(tdmpc2, episodic=True),
+        ENDS,
+        targets=("q_target.",),
+        **LEARNS,
+    ),
+    Case(
+        "tdmpc2-pixels",
+        partial(windows, env=env("tests/Target-v0", size=6), buffer=inside),
+        partial(tdmpc2, episodic=True, encoder=SIGHT, shift_pixels=1),
+        ENDS,
+        targets=("q_target.",),
+        **{**LEARNS, "waits": 9},
+    ),
+    Case(
+        "tdmpc2-parts",
+        partial(windows, env=env("rl/Xor-v0", screen_size=6, continuous=True), buffer=inside),
+        partial(
+            tdmpc2,
+            episodic=True,
+            encoder=partial(MultiInput, encoders={"image": SIGHT}),
+        ),
         ENDS,
         targets=("q_target.",),
         **LEARNS,
