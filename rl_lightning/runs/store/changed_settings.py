@@ -25,7 +25,7 @@ def changed(settings: dict[str, Any], shipped: dict[str, Any]) -> dict[str, tupl
         if key in INCIDENTAL or (key.startswith(IGNORED) and key not in below):
             continue
         if key in below:
-            if not same(below[key], value):
+            if not (same_class if key.endswith("class_path") else same)(below[key], value):
                 changes[key] = (below[key], value)
         else:
             known, default = default_of(key, settings)
@@ -37,6 +37,12 @@ def changed(settings: dict[str, Any], shipped: dict[str, Any]) -> dict[str, tupl
 def same(a: Any, b: Any) -> bool:
     empty = ("None", "[]", "{}", "")
     return bool(a == b) or str(a) == str(b) or (str(a) in empty and str(b) in empty)
+
+
+def same_class(a: Any, b: Any) -> bool:
+    """Whether two class_paths are one class: where a class is made known and where its file lies are both its path."""
+    parted = [str(path).split(".") for path in (a, b)]
+    return parted[0][0] == parted[1][0] and parted[0][-1] == parted[1][-1]
 
 
 def default_of(key: str, settings: dict[str, Any]) -> tuple[bool, Any]:
