@@ -8,14 +8,15 @@ network (collectors, replay, checkpoints) moves rows of one type, and a pixel ta
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 FLOAT = 4  # bytes
+Observed = TypeVar("Observed", Tensor, dict[str, Tensor])
 
 
 class ObsPart(NamedTuple):
@@ -67,11 +68,16 @@ class ObsLayout:
         """The numbers of rows [..., D] -> [..., V], float32; no copy."""
         return obs[..., : FLOAT * self.numbers].view(torch.float32) if self.has_pictures else obs
 
-    def with_vectors(self, obs: Tensor, vectors: Tensor) -> Tensor:
-        """Rows with other numbers in place of theirs."""
-        if not self.has_pictures:
-            return vectors
-        head = vectors.to(torch.float32).contiguous().view(torch.uint8)
+    def on_vectors(self, change: Callable[[Tensor], Tensor], obs: Observed) -> Observed:
+        """Rows (or parts by their names) with changed numbers; pictures stay as they are."""
+        if isinstance(obs, dict):
+            named = [part for part in self.parts if part.kind != "picture"]
+            numbers = change(torch.cat([obs[p.name].flatten(-len(p.shape)) for p in named], -1))
+            pieces = numbers.split([p.size for p in named], -1)
+            return obs | {
+                p.name: piece.unflatten(-1, p.shape) for p, piece in zip(named, pieces, strict=True)
+            }
+        head = change(self.vectors(obs)).to(torch.float32).contiguous().view(torch.uint8)
         return torch.cat((head, obs[..., head.shape[-1] :]), -1)
 
     def split(self, obs: Tensor) -> dict[str, Tensor]:

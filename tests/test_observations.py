@@ -9,7 +9,7 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rl_lightning.algorithms import BC, DQN, PPO, SAC
+from rl_lightning.algorithms import DQN, PPO, SAC, TD3_BC
 from rl_lightning.datamodules import OnlineData, OnPolicyData
 from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
 from rl_lightning.envs.spaces import ObsEncoder, obs_parts
@@ -108,12 +108,10 @@ def layout(**shapes):
     kinds = {1: "vector", 3: "picture"}
     return ObsLayout.of([(name, kinds[len(shape)], shape) for name, shape in shapes.items()])
 
+
+def test_encoders_are_chosen_by_the_space_and_replaced_by_name():
     named = [("image", "picture", (3, 64, 64)), ("task", "discrete", (5,)), ("grid", "picture", (1, 8, 8))]
     parts = ObsLayout.of(named)
-def test_encoders_are_chosen_by_the_space_and_replaced_by_name():
-    parts = ObsLayout.of(
-        [("image", "picture", (3, 64, 64)), ("task", "discrete", (5,)), ("grid", "picture", (1, 8, 8))]
-    )
     net = MultiInput(parts, encoders={"grid": partial(CNN, channels=[4], kernel_sizes=[3], strides=[1])})
     kinds = dict(zip(net.seen, (type(encoder).__name__ for encoder in net.encoders), strict=True))
     assert kinds == {"image": "NatureCNN", "task": "Embedding", "grid": "CNN"}
@@ -162,8 +160,8 @@ def test_one_array_is_no_dict():
 
 
 def test_what_sees_one_array_refuses_several():
-    with pytest.raises(ConfigError, match="BC sees one array; rl/Xor-v0 shows 2, pictures among"):
-        BC(probe_spec(XOR))
+    with pytest.raises(ConfigError, match="TD3_BC sees one array; rl/Xor-v0 shows 2, pictures among"):
+        TD3_BC(probe_spec(XOR))
 
 
 def test_a_picture_gets_a_cnn_where_nobody_says_what_sees_it():

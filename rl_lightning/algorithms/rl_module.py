@@ -65,8 +65,8 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         self._counts: dict[str, int] = {}
         if spec.is_bytes and not self.takes_pictures_beside_vectors:
             raise ConfigError(
-                f"{type(self).__name__} sees one array; {spec.env_id} shows {len(spec.obs_parts)}, pictures among "
-                "them. PPO, SAC, DQN, DiscreteSAC, Dreamer, PlaNet and TDMPC2 take them, or wrap the env to show one"
+                f"{type(self).__name__} sees one array; {spec.env_id or 'the data set'} shows {len(spec.obs_parts)}, "
+                "pictures among them. What sees several is in docs/observations.md, or wrap the env to show one"
             )
         if spec.action_kind not in self.action_kinds:
             kinds = " or ".join(kind.replace("_", "-") for kind in self.action_kinds)

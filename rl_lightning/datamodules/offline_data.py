@@ -105,7 +105,11 @@ class OfflineData(EvaluatedData):
         rows = self.dataset
         tuned = rows.reward if self.reward_tuning is None else self.reward_tuning.tune(rows)
         reward = tuned * self.reward_scale + self.reward_shift
-        flat = [rows.obs, rows.action, reward, rows.terminated, rows.truncated, rows.next_obs]
+        obs, next_obs = (
+            seen.contiguous().view(torch.float32) if self.spec.is_bytes else seen  # four bytes for a number
+            for seen in (rows.obs, rows.next_obs)
+        )
+        flat = [obs, rows.action, reward, rows.terminated, rows.truncated, next_obs]
         self.widths = [column.reshape(len(reward), -1).shape[1] for column in flat]
         self.rows = torch.cat([column.reshape(len(reward), -1).float() for column in flat], 1)
         self.train_index, self.holdout_index = self._split(rows.recording)
@@ -217,6 +221,8 @@ class OfflineData(EvaluatedData):
             action = action.reshape(*lead, *self.spec.action_shape).long()
         if self.spec.is_pixels:
             obs, next_obs = obs.to(torch.uint8), next_obs.to(torch.uint8)
+        elif self.spec.is_bytes:
+            obs, next_obs = obs.view(torch.uint8), next_obs.view(torch.uint8)
         reward = reward[..., 0]
         ones = torch.ones_like(reward)
         return Transitions(

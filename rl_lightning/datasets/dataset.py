@@ -19,7 +19,7 @@ class Dataset(NamedTuple):
 
     name: str  # as the user wrote it
     spec: EnvSpec  # env_id is "" where no env is known
-    obs: Tensor  # [N, O] float32
+    obs: Tensor  # [N, O] float32, or bytes where observations have several parts
     action: Tensor  # [N, A] float32 in [-1, 1]; int64 [N] or [N, K] where actions are discrete
     reward: Tensor  # [N]
     next_obs: Tensor  # [N, O], the true one also where an episode ends, unless next_known says otherwise

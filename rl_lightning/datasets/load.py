@@ -20,7 +20,7 @@ from rl_lightning.datasets.formats.minari_reader import (
     read_metadata,
     read_minari,
 )
-from rl_lightning.datasets.formats.raw import CLIPPED, Raw, check_arrays, check_finite
+from rl_lightning.datasets.formats.raw import CLIPPED, PARTS, Raw, check_arrays, check_finite
 from rl_lightning.datasets.layouts import ogbench
 from rl_lightning.datasets.layouts.folder import files_of
 from rl_lightning.datasets.layouts.recognize import is_flat, read_any, read_file
@@ -29,6 +29,7 @@ from rl_lightning.datasets.rows.action_kinds import bounds_of, settle_actions, s
 from rl_lightning.datasets.rows.episode_rows import RECORDED, EpisodeRows, split_episodes
 from rl_lightning.datasets.rows.outliers import check_outliers
 from rl_lightning.errors import DataError
+from rl_lightning.observations import ObsLayout
 from rl_lightning.types import EnvSpec
 
 
@@ -140,11 +141,29 @@ def spec_of(raw: Raw) -> EnvSpec:
         action_shape=tuple(actions.shape[1:]),
         max_episode_steps=steps if isinstance(steps, int) and steps > 0 else None,
     )
+    if PARTS in about:
+        spec = spec._replace(obs_dtype="uint8", obs_parts=parts_of(raw))
     if actions.dtype.kind == "f":
         low, high = bounds_of(raw, actions.shape[1])
         return spec._replace(action_low=low, action_high=high)
     kind = "discrete" if actions.ndim == 1 else "multi_discrete"
     return spec._replace(action_kind=kind, action_sizes=sizes_of(raw))
+
+
+def parts_of(raw: Raw) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+    """What lies side by side in each row of bytes, by the file's own word, which must fit its rows."""
+    told, width = raw.metadata[PARTS], raw.arrays["observations"].shape[1]
+    try:
+        parts = tuple((str(name), str(kind), tuple(int(n) for n in shape)) for name, kind, shape in told)
+        kinds = {"vector": 1, "discrete": 1, "picture": 3}
+        fits = all(len(shape) == kinds[kind] and min(shape) > 0 for _, kind, shape in parts)
+        if fits and ObsLayout.of(parts).has_pictures and ObsLayout.of(parts).width == width:
+            return parts
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise DataError(
+        f"{raw.where}: its metadata's {PARTS} do not fit rows of {width} bytes. Record the data again"
+    )
 
 
 def reference_of(source: Source, metadata: dict[str, Any]) -> Reference | None:

@@ -108,18 +108,7 @@ class RunningObsNorm(RunningMeanStd):
         super().update(rows if self.layout is None else self.layout.vectors(rows), gather)
 
     def forward(self, obs: Any) -> Any:  # rows, or each part by its name
-        if isinstance(obs, dict):
-            return self._parts(obs)
-        if self.layout is None:
-            return super().forward(obs)
-        return self.layout.with_vectors(obs, super().forward(self.layout.vectors(obs)))
-
-    def _parts(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
-        assert self.layout is not None
-        named = [part for part in self.layout.parts if part.kind != "picture"]
-        numbers = super().forward(torch.cat([parts[p.name].flatten(-len(p.shape)) for p in named], -1))
-        pieces = numbers.split([p.size for p in named], -1)
-        return parts | {p.name: piece.unflatten(-1, p.shape) for p, piece in zip(named, pieces, strict=True)}
+        return super().forward(obs) if self.layout is None else self.layout.on_vectors(super().forward, obs)
 
 
 def standardised(norm: nn.Module, batch: Transitions, gather: Gather) -> Transitions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,9 +18,15 @@ from rl_lightning.models.written_networks import WrittenNetwork, network_args, r
 from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import FeedForward
+from rl_lightning.observations import ObsLayout
 from rl_lightning.types import EnvSpec
 
 LOG_STD_BOUNDS = (-5.0, 2.0)
+
+
+def layout_of(spec: EnvSpec, who: str) -> int | ObsLayout:
+    """Width of the observations, or their parts where pictures are among them; pictures alone are refused."""
+    return ObsLayout.of(spec.obs_parts) if spec.is_bytes else flat_width(spec, who)
 
 
 def flat_width(spec: EnvSpec, who: str) -> int:
@@ -30,10 +37,11 @@ def flat_width(spec: EnvSpec, who: str) -> int:
 
 
 class ObsNormalizer(nn.Module):
-    """Observations to zero mean and unit spread of a data set; the identity until it has seen one.
+    """Observations to zero mean and unit spread of a data set; the identity until it has seen one. Pictures beside
+    vectors stay as they are.
 
     Args:
-        obs_dim: Width of an observation.
+        obs: Width of an observation, or its parts.
         eps: Added to the spread, so that a constant feature stays small.
     """
 
@@ -41,11 +49,13 @@ class ObsNormalizer(nn.Module):
     std: Tensor
     fitted: Tensor
 
-    def __init__(self, obs_dim: int, eps: float = 1e-3) -> None:
+    def __init__(self, obs: int | ObsLayout, eps: float = 1e-3) -> None:
         super().__init__()
         self.eps = eps
-        self.register_buffer("mean", torch.zeros(obs_dim))
-        self.register_buffer("std", torch.ones(obs_dim))
+        self.layout = obs if isinstance(obs, ObsLayout) and obs.has_pictures else None
+        numbers = obs.numbers if isinstance(obs, ObsLayout) else obs
+        self.register_buffer("mean", torch.zeros(numbers))
+        self.register_buffer("std", torch.ones(numbers))
         self.register_buffer("fitted", torch.zeros((), dtype=torch.bool))
 
     def fit_once(self, data: Any) -> None:
@@ -60,26 +70,31 @@ class ObsNormalizer(nn.Module):
         self.fit(data.train_rows().obs)
 
     def fit(self, obs: Tensor) -> None:  # [N, O]
+        obs = obs if self.layout is None else self.layout.vectors(obs)
         std, mean = torch.std_mean(obs.double(), 0, correction=0)
         self.mean.copy_(mean)
         self.std.copy_(std + self.eps)
         self.fitted.fill_(True)
 
-    def forward(self, obs: Tensor) -> Tensor:
-        return (obs - self.mean) / self.std
+    def forward(self, obs: Any) -> Any:  # rows, or each part by its name
+        return self._scaled(obs) if self.layout is None else self.layout.on_vectors(self._scaled, obs)
+
+    def _scaled(self, numbers: Tensor) -> Tensor:
+        return (numbers - self.mean) / self.std
 
 
 class PolicyNet(nn.Module, ABC):
     """Base of the policies: `greedy` and `sample` take raw observations, `forward` scaled ones.
 
     Args:
-        obs_dim: Width of an observation.
+        obs_dim: Width of an observation, or its parts.
         action_dim: Width of a continuous action, or the number of discrete ones.
         hidden_dims: Width of each hidden layer.
         normalize_obs: Observations are scaled by statistics of a data set, kept with the weights.
         activation: Non-linearity after each hidden layer.
         layer_norm: Normalise each hidden layer's output before its activation.
         network: What turns an observation into features, or that written down; null: such layers.
+        obs_parts: Names, kinds and shapes of an observation's parts; null: it is one array.
     """
 
     outputs = 1  # numbers that the network gives for each entry of an action
@@ -88,29 +103,34 @@ class PolicyNet(nn.Module, ABC):
 
     def __init__(
         self,
-        obs_dim: int,
+        obs_dim: int | ObsLayout,
         action_dim: int,
         hidden_dims: list[int],
         normalize_obs: bool = False,
         activation: str = "relu",
         layer_norm: bool = False,
         network: WrittenNetwork = None,
+        obs_parts: list[Any] | None = None,
     ) -> None:
         super().__init__()
+        seen = ObsLayout.of(obs_parts) if obs_parts else obs_dim
         self.init_args: dict[str, Any] = {
-            "obs_dim": obs_dim,
+            "obs_dim": seen.width if isinstance(seen, ObsLayout) else seen,
             "action_dim": action_dim,
             "hidden_dims": list(hidden_dims),
             "normalize_obs": normalize_obs,
             "activation": activation,
             "layer_norm": layer_norm,
         }
-        self.norm: nn.Module = ObsNormalizer(obs_dim) if normalize_obs else nn.Identity()
+        if isinstance(seen, ObsLayout):
+            self.init_args["obs_parts"] = [[name, kind, list(shape)] for name, kind, shape in seen.parts]
+        self.norm: nn.Module = ObsNormalizer(seen) if normalize_obs else nn.Identity()
         own = read_network(network)
-        self.torso: FeedForward = (
-            MLP(obs_dim, list(hidden_dims), activation, layer_norm, init="default")
-            if own is None
-            else make_feed_forward(own, (obs_dim,))
+        layers = partial(
+            MLP, hidden_dims=list(hidden_dims), activation=activation, layer_norm=layer_norm, init="default"
+        )
+        self.torso: FeedForward = make_feed_forward(
+            own or layers, seen if isinstance(seen, ObsLayout) else (seen,)
         )
         self.init_args |= network_args(network=own)
         self.describable = own is None or rewritable(own)

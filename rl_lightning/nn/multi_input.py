@@ -11,7 +11,7 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.nn.cnn import network_for_picture
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.own_torso import torso_of_shape, without_memory
-from rl_lightning.nn.torso import FeedForward, Network, as_shape
+from rl_lightning.nn.torso import FeedForward, Network, Shape, as_shape
 from rl_lightning.observations import ObsLayout, ObsPart
 
 
@@ -53,7 +53,7 @@ class MultiInput(FeedForward):
 
     def __init__(
         self,
-        obs_layout: ObsLayout,
+        obs_layout: int | Shape,
         /,
         encoders: dict[str, Network] | None = None,
         ignore: list[str] | None = None,

@@ -5,6 +5,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from rl_lightning.artifacts import Exported
+from rl_lightning.datasets.formats.hdf5 import write_hdf5
+from rl_lightning.datasets.formats.raw import Raw
+from rl_lightning.envs.make import EnvConfig, describe, make_env
 from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics
 from rl_lightning.models.policies import DeterministicPolicy
 
@@ -49,6 +53,28 @@ def target_file(path: Path, episodes: int = 60, length: int = 4) -> str:
         terminals=last.reshape(-1),
         timeouts=np.zeros(episodes * length, bool),
     )
+    return str(path)
+
+
+def xor_file(path: Path, config: EnvConfig, rows: int = 400) -> str:
+    """What a player of rl/Xor-v0 who knows the answers leaves behind: rows of bytes."""
+    env = make_env(config)
+    spec, (obs, _) = describe(env), env.reset(seed=0)
+    played: dict[str, list[Any]] = {}
+    for _ in range(rows):
+        hidden = env.unwrapped
+        action = np.float32([0.8 if hidden.bright != hidden.positive else -0.8])
+        following, reward, terminated, _, _ = env.step(action)
+        row = (obs.copy(), action, reward, following.copy(), terminated, False)
+        for key, value in zip(
+            ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts"),
+            row,
+            strict=True,
+        ):
+            played.setdefault(key, []).append(value)
+        obs = env.reset()[0] if terminated else following
+    metadata = {"env_id": spec.env_id, "obs_parts": [list(part) for part in spec.obs_parts]}
+    write_hdf5(path, Raw("", {key: np.array(values) for key, values in played.items()}, {}, metadata))
     return str(path)
 
 

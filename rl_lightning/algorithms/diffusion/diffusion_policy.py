@@ -17,6 +17,7 @@ from rl_lightning.models.diffusion.action_diffusion import sample_timestep
 from rl_lightning.models.diffusion.chunk_diffusion import ChunkDiffusion
 from rl_lightning.nn.cnn import CNN
 from rl_lightning.nn.denoisers.row_denoisers import DenoiserFactory, MLPDenoiser
+from rl_lightning.nn.multi_input import MultiInput
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import AdamW, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
@@ -47,6 +48,7 @@ class DiffusionPolicy(EMAModule):
     """
 
     learns_from = (ActionWindows,)
+    takes_pictures_beside_vectors = True
     needs_columns = ()
     action_kinds = ("continuous",)
 
@@ -81,9 +83,11 @@ class DiffusionPolicy(EMAModule):
             obs_encoder = partial(
                 CNN, channels=[16, 32, 32], kernel_sizes=[5, 3, 3], strides=[2, 2, 1], hidden_dim=64
             )
+        if obs_encoder is None and spec.is_bytes:
+            obs_encoder = MultiInput
         self.average_of(
             ChunkDiffusion(
-                spec.obs_shape, spec.action_dim, n_obs_steps, horizon, denoiser, noise, obs_encoder
+                spec.obs_layout, spec.action_dim, n_obs_steps, horizon, denoiser, noise, obs_encoder
             )
         )
 

@@ -10,7 +10,7 @@ from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.artifacts import Exported
 from rl_lightning.models.imitation_losses import ImitationLoss, MeanSquaredError, NegativeLogLikelihood
-from rl_lightning.models.policies import PolicyNet, flat_width
+from rl_lightning.models.policies import PolicyNet, layout_of
 from rl_lightning.nn.own_torso import check_network_or_sizes
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
@@ -34,6 +34,7 @@ class BC(PolicyModule):
     """
 
     learns_from = (Transitions,)
+    takes_pictures_beside_vectors = True
     needs_columns = ()
     action_kinds = ("continuous", "discrete")
 
@@ -54,7 +55,7 @@ class BC(PolicyModule):
         self.lr, self.optimizer, self.max_grad_norm = lr, optimizer or Adam, max_grad_norm
         check_network_or_sizes(network, hidden_dims, "network", "hidden_dims")
         self.policy: PolicyNet = self.loss.policy_class(discrete)(
-            flat_width(spec, "BC"), spec.action_dim, hidden_dims or [256, 256], normalize_obs, network=network
+            layout_of(spec, "BC"), spec.action_dim, hidden_dims or [256, 256], normalize_obs, network=network
         )
 
     def on_fit_start(self) -> None:

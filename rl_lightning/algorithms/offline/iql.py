@@ -15,7 +15,7 @@ from rl_lightning.algorithms.step import set_lr
 from rl_lightning.artifacts import Exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import exp_advantage_weight, expectile_loss, polyak_update, td_target
-from rl_lightning.models.policies import TanhGaussianPolicy, flat_width
+from rl_lightning.models.policies import TanhGaussianPolicy, layout_of
 from rl_lightning.nn.heads.critics import make_critics, with_output
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.own_torso import check_network_or_sizes
@@ -51,6 +51,7 @@ class IQL(PolicyModule):
     """
 
     learns_from = (Transitions,)
+    takes_pictures_beside_vectors = True
     action_kinds = ("continuous",)
 
     def __init__(
@@ -82,7 +83,7 @@ class IQL(PolicyModule):
         self.optimizer = optimizer or Adam
         check_network_or_sizes(network, hidden_dims, "network", "hidden_dims")
         check_network_or_sizes(critic_network, critic_hidden_dims, "critic_network", "critic_hidden_dims")
-        width, hidden_dims = flat_width(spec, "IQL"), hidden_dims or [256, 256]
+        width, hidden_dims = layout_of(spec, "IQL"), hidden_dims or [256, 256]
         wide = critic_hidden_dims or hidden_dims
         self.policy = TanhGaussianPolicy(width, spec.action_dim, hidden_dims, normalize_obs, network=network)
         self.q = make_critics(num_critics, width, spec.action_dim, wide, critic_network)

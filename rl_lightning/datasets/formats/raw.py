@@ -17,6 +17,7 @@ OPTIONAL = (*VALUED, "next_observations", "timeouts")
 MISSING = "read/missing"  # those of VALUED that the file does not have
 LAYOUT = "read/layout"  # how the file was read
 GOALS = "read/goals"  # terminals are goals that the recording goes on behind
+PARTS = "obs_parts"  # names, kinds and shapes of what lies side by side in a row of bytes
 CLIPPED = (
     "read/clipped"  # whoever recorded it clipped actions to [-1, 1], so that what lies beyond may be clipped
 )
@@ -130,7 +131,7 @@ def check_arrays(raw: Raw) -> Raw:
     raw, arrays = _with_stand_ins(raw, arrays)
     for key in ("observations", "next_observations"):
         if key in arrays:
-            arrays[key] = _observations(where, key, arrays[key])
+            arrays[key] = _observations(where, key, arrays[key], PARTS in raw.metadata)
     _same_shape(where, arrays)
     for key in ("rewards", "terminals", "timeouts"):
         if key in arrays:
@@ -201,13 +202,15 @@ def _float32(where: str, key: str, array: Array) -> Array:
         return np.ascontiguousarray(array, dtype=np.float32)
 
 
-def _observations(where: str, key: str, array: Array) -> Array:
+def _observations(where: str, key: str, array: Array, as_bytes: bool) -> Array:
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] == 0:
         raise DataError(
             f"{where}: '{key}' has shape {array.shape}; flat observations are needed, one row of numbers per step"
         )
+    if as_bytes and array.dtype == np.uint8:
+        return np.ascontiguousarray(array)
     return _float32(where, key, array)
 
 

@@ -25,7 +25,7 @@ def replay_rows(saved: dict[str, Any], store: SegmentStore, spec: EnvSpec, num_e
         num_envs: Row r of the buffer is a step of env r % num_envs.
         where: For messages.
     """
-    if spec.is_pixels or spec.is_bytes:
+    if spec.is_pixels:
         raise DataError(f"{where}: its replay holds frames; only flat observations are made into data sets")
     saved = saved.get("store", saved)  # prioritized replay keeps its rows one level below
     columns = Columns(spec)
@@ -58,6 +58,8 @@ def _unpack(rows: torch.Tensor, columns: Columns, spec: EnvSpec) -> dict[str, np
     actions = action.reshape(-1, *spec.action_shape).numpy()
     if spec.action_kind != "continuous":
         actions = actions.astype(np.int64)
+    if spec.is_bytes:
+        obs, following = obs.contiguous().view(torch.uint8), following.contiguous().view(torch.uint8)
     assert obs.shape[1] == math.prod(spec.obs_shape), (obs.shape, spec.obs_shape)
     return {
         "observations": obs.numpy().copy(),

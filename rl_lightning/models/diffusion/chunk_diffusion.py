@@ -13,7 +13,8 @@ from rl_lightning.functional.diffusion_solvers import SolverStep, add_noise, den
 from rl_lightning.functional.noise_schedules import NoiseSchedule
 from rl_lightning.nn.denoisers.row_denoisers import DenoiserFactory, make_denoiser
 from rl_lightning.nn.make_torso import make_feed_forward
-from rl_lightning.nn.torso import Network
+from rl_lightning.nn.torso import Network, Shape
+from rl_lightning.observations import ObsLayout
 
 
 class MinMaxNormalizer(nn.Module):
@@ -50,7 +51,7 @@ class ChunkDiffusion(nn.Module):
     """`horizon` actions given `n_obs_steps` observations.
 
     Args:
-        obs_shape: Of one observation.
+        obs_shape: Of one observation, or its parts.
         action_dim: Width of an action.
         n_obs_steps: Observations that are seen.
         horizon: Actions of a stretch.
@@ -61,7 +62,7 @@ class ChunkDiffusion(nn.Module):
 
     def __init__(
         self,
-        obs_shape: tuple[int, ...],
+        obs_shape: Shape,
         action_dim: int,
         n_obs_steps: int,
         horizon: int,
@@ -70,12 +71,13 @@ class ChunkDiffusion(nn.Module):
         obs_encoder: Network | None = None,
     ) -> None:
         super().__init__()
-        self.obs_shape, self.noise_schedule = tuple(obs_shape), noise_schedule
+        self.noise_schedule = noise_schedule
         self.event = (horizon, action_dim)
         self.obs_encoder: nn.Module | None = (
-            None if obs_encoder is None else make_feed_forward(obs_encoder, self.obs_shape, "obs_encoder")
+            None if obs_encoder is None else make_feed_forward(obs_encoder, obs_shape, "obs_encoder")
         )
-        width = math.prod(obs_shape) if self.obs_encoder is None else int(self.obs_encoder.out_dim)
+        flat = obs_shape.width if isinstance(obs_shape, ObsLayout) else math.prod(obs_shape)
+        width = flat if self.obs_encoder is None else int(self.obs_encoder.out_dim)
         self.obs_norm: nn.Module = MinMaxNormalizer(width) if self.obs_encoder is None else nn.Identity()
         self.action_norm = MinMaxNormalizer(action_dim)
         self.net = make_denoiser(denoiser, self.event, n_obs_steps * width)

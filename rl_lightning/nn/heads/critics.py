@@ -12,7 +12,9 @@ from rl_lightning.nn.ensemble import EnsembleLinear, EnsembleNorm
 from rl_lightning.nn.init import make_activation, orthogonal_
 from rl_lightning.nn.make_torso import make_feed_forward
 from rl_lightning.nn.mlp import plain_stack
+from rl_lightning.nn.multi_input import MultiInput
 from rl_lightning.nn.torso import FeedForward, Network, Torso
+from rl_lightning.observations import ObsLayout
 
 
 class ValueHead(nn.Module):
@@ -101,24 +103,28 @@ class QNetworks(nn.Module):
         return torch.stack([net(part).squeeze(-1) for net, part in zip(self.nets, own, strict=True)])
 
 
-def with_output(network: Network, in_dim: int, out_dim: int) -> nn.Sequential:
+def with_output(network: Network, obs: int | ObsLayout, out_dim: int) -> nn.Sequential:
     """A network that does not remember, and a linear layer on top."""
-    torso = make_feed_forward(network, (in_dim,))
+    torso = make_feed_forward(network, obs if isinstance(obs, ObsLayout) else (obs,))
     return nn.Sequential(torso, nn.Linear(torso.out_dim, out_dim))
 
 
 def make_critics(
     members: int,
-    obs_dim: int,
+    obs: int | ObsLayout,
     action_dim: int,
     hidden: Sequence[int],
     network: Network | None,
     layer_norm: bool = False,
 ) -> QEnsemble | QNetworks:
-    """Critics of flat observations: of the network, or of plain layers, which are computed all at once."""
+    """Critics of flat observations: of the network, or of plain layers, which are computed all at once. What parts
+    observations have, one encoder sees for all critics."""
+    if isinstance(obs, ObsLayout):
+        encoder = make_feed_forward(network or MultiInput, obs)
+        return QEnsemble(members, encoder, action_dim, hidden, layer_norm=layer_norm)
     if network is not None:
-        return QNetworks(members, obs_dim, action_dim, network)
-    return QEnsemble(members, obs_dim, action_dim, hidden, layer_norm=layer_norm)
+        return QNetworks(members, obs, action_dim, network)
+    return QEnsemble(members, obs, action_dim, hidden, layer_norm=layer_norm)
 
 
 class DiscreteQNet(nn.Module):

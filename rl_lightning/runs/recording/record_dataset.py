@@ -21,7 +21,7 @@ from rl_lightning.behaviors.record_transitions import (
 from rl_lightning.behaviors.scripted import scripted_actor, scripted_carry
 from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.formats.hdf5 import write_hdf5
-from rl_lightning.datasets.formats.raw import Raw
+from rl_lightning.datasets.formats.raw import PARTS, Raw
 from rl_lightning.datasets.formats.replay_rows import replay_rows
 from rl_lightning.datasets.load import file_digest
 from rl_lightning.datasets.local_recipes import (
@@ -187,10 +187,6 @@ def _record(
     progress: Callable[[int, int], None],
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
     spec = probe_spec(config)
-    if spec.is_bytes:
-        raise DataError(
-            f"{spec.env_id}: shows pictures beside vectors, which data sets do not hold; wrap it to one of them"
-        )
     if len(spec.obs_shape) != 1 and not spec.is_pixels:
         raise DataError(
             f"{spec.env_id}: observations have {len(spec.obs_shape)} axes; only flat ones and pictures are recorded"
@@ -344,6 +340,8 @@ def env_key(env_id: str) -> str:
 
 def _spec_metadata(spec: EnvSpec) -> dict[str, Any]:
     metadata: dict[str, Any] = {"max_episode_steps": spec.max_episode_steps}
+    if spec.is_bytes:
+        metadata[PARTS] = [[name, kind, list(shape)] for name, kind, shape in spec.obs_parts]
     if spec.action_kind == "continuous":
         return metadata | {"action_low": list(spec.action_low), "action_high": list(spec.action_high)}
     return metadata | {"action_sizes": list(spec.action_sizes)}

@@ -8,7 +8,7 @@ import torch
 from algorithms.diffusion_toys import artifact
 from contracts.artifacts import FOLDER, target_file
 from contracts.case import TARGET, Case, Toy
-from contracts.families.offline import offline
+from contracts.families.offline import PARTS, XOR, offline, parts
 
 from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance, DiffusionPolicy
 from rl_lightning.datamodules.window_data import WindowData
@@ -84,5 +84,20 @@ CASES = [
             lr=5e-3,
         ),
         **AVERAGED,
+    ),
+    Case(
+        "diffusion-policy-parts",
+        partial(windows, dataset=parts.keywords["dataset"], env=XOR),
+        partial(
+            DiffusionPolicy,
+            denoiser=NET,
+            noise_schedule=CosineBetaSchedule(10),
+            sampler=DDIM(5),
+            horizon=4,
+            n_action_steps=1,
+            lr=5e-3,
+            obs_encoder=PARTS,
+        ),
+        **{**AVERAGED, "toy": None, "onnx": False},
     ),
 ]

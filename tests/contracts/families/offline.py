@@ -3,18 +3,26 @@
 from functools import partial
 from typing import Any
 
-from contracts.artifacts import FOLDER, dynamics_artifact, policy_artifact, target_file
-from contracts.case import TARGET, Case, Toy
+from contracts.artifacts import FOLDER, dynamics_artifact, policy_artifact, target_file, xor_file
+from contracts.case import TARGET, Case, Toy, env
 from contracts.families.planning import SMALL as SHORT_PLANS
 
 from rl_lightning.algorithms import BC, BCQ, FQE, IQL, TD3_BC, EnsembleMPC
 from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.envs.termination import NoTermination
 from rl_lightning.models.imitation_losses import NegativeLogLikelihood
+from rl_lightning.nn import MLP, MultiInput, SmallCNN
 from rl_lightning.planning.planners import MPPI
 
 offline = partial(
     OfflineData, dataset=target_file(FOLDER / "target.npz"), env=TARGET, batch_size=32, updates_per_block=8
+)
+XOR = env("rl/Xor-v0", screen_size=6, continuous=True)
+parts = partial(offline, dataset=xor_file(FOLDER / "xor.hdf5", XOR), env=XOR)
+PARTS = partial(
+    MultiInput,
+    encoders={"image": partial(SmallCNN, channels=[8], hidden_dim=32)},
+    trunk=partial(MLP, hidden_dims=[32], activation="tanh"),
 )
 CLONES: dict[str, Any] = {"optimizers": (("policy.",),), "toy": Toy(150, 3.2), "length": 96}
 RATES = {"hidden_dims": [32], "lr": 5e-3, "gamma": 0.5}
@@ -45,6 +53,23 @@ CASES = [
         partial(IQL, **RATES, tau=0.05, normalize_obs=True),
         (("policy.",), ("q.",), ("value.",)),
         Toy(200, 3.2),
+        targets=("q_target.",),
+        length=96,
+        waits=3,
+        copies=2,
+    ),
+    Case(
+        "bc-parts",
+        parts,
+        partial(BC, lr=5e-3, network=PARTS),
+        **{**CLONES, "toy": Toy(300, 0.9)},
+    ),
+    Case(
+        "iql-parts",
+        parts,
+        partial(IQL, lr=5e-3, gamma=0.5, tau=0.05, normalize_obs=True, network=PARTS, critic_network=PARTS),
+        (("policy.",), ("q.",), ("value.",)),
+        Toy(400, 0.9),
         targets=("q_target.",),
         length=96,
         waits=3,
