@@ -19,6 +19,7 @@ from rl_lightning.datasets.layouts.ogbench import env_name
 from rl_lightning.errors import DataError
 from rl_lightning.extras import pip_command
 from rl_lightning.io.atomic import atomic_open, write_json
+from rl_lightning.io.lock import locked
 from rl_lightning.io.text import file_size
 from rl_lightning.runs.recording.bar import Bar
 from rl_lightning.seeding import derive
@@ -59,9 +60,17 @@ def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bo
         raise DataError(
             f"{name}: is there already ({path}). Look at it with: rl data check {name}, or add --force"
         )
-    parts = path.with_name(f".{path.name}.parts")
-    parts.mkdir(parents=True, exist_ok=True)
     recorder = _Recorder(f"ogbench/{path.stem}", match[1], match[3] == "noisy")
+    parts = path.with_name(f".{path.name}.parts")
+    with locked(path.with_name(f".{path.name}.lock")):  # another process may be recording it
+        if not path.exists() or force:
+            _record(recorder, path, parts, episodes, seed)
+    return f"ogbench/{path.stem}: {episodes} episodes\n{path} ({file_size(path.stat().st_size)})"
+
+
+def _record(recorder: _Recorder, path: Path, parts: Path, episodes: int, seed: int) -> None:
+    """The episodes that are not there yet, then the file."""
+    parts.mkdir(parents=True, exist_ok=True)
     about = {"name": path.stem, "seed": seed, "ogbench": metadata.version("ogbench")}
     _same_recording(parts, about)
     bar, kept_before = Bar("episodes"), 0
@@ -77,7 +86,6 @@ def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bo
     _join([parts / f"{number:06d}.npz" for number in range(episodes)], path)
     write_json(path.with_suffix(".json"), about | {"episodes": episodes})
     shutil.rmtree(parts)
-    return f"ogbench/{path.stem}: {episodes} episodes\n{path} ({file_size(path.stat().st_size)})"
 
 
 def _same_recording(parts: Path, about: dict[str, Any]) -> None:
