@@ -43,7 +43,7 @@ def read_file(path: Path, columns: Columns = None) -> Raw:
         what = "JSON is slow and loses types" if suffix.startswith(".json") else "a pickle can run code"
         raise DataError(
             f"{path}: training does not read it ({what}).\n"
-            f"Convert it with: rl data convert {path} {path.with_suffix('.hdf5')}"
+            f"Convert it with: rl data convert {path} {path.with_suffix('.hdf5').name}"
         )
     if suffix not in READABLE:
         raise DataError(f"{path}: '{suffix}' is not a known format; {', '.join(READABLE)} are read")
@@ -67,7 +67,7 @@ def _read_folder(folder: Path, columns: Columns) -> Raw:
     if any(folder.glob("*.json")):
         raise DataError(
             f"{folder}: training does not read JSON (it is slow and loses types).\n"
-            f"Convert it with: rl data convert {folder} {folder.with_suffix('.hdf5')}"
+            f"Convert it with: rl data convert {folder} {folder.with_suffix('.hdf5').name}"
         )
     if columns is not None:
         raise DataError(f"{folder}: holds arrays, not columns; leave --columns out")
