@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import os
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -215,3 +218,36 @@ def test_what_was_imported_is_continued_as_a_new_run(rl: Rl, here: Path) -> None
     refused = rl("resume", "imported", "--env_steps", "300")
     assert refused.code == 2 and "holds imported weights" in refused.err, refused.err
     assert "--ckpt_path" in refused.err and "--resume_mode warm_start" in refused.err
+
+
+TRAINING = """
+import sys
+import gymnasium, numpy, stable_baselines3 as sb3, torch
+torch.set_num_threads(1)
+for kind, env, steps in (("PPO", "CartPole-v1", 2048), ("A2C", "Pendulum-v1", 500), ("SAC", "Pendulum-v1", 300),
+                         ("TD3", "Pendulum-v1", 300), ("DQN", "CartPole-v1", 300)):
+    model = getattr(sb3, kind)("MlpPolicy", env, seed=0, device="cpu")
+    model.learn(steps)
+    model.save(f"{kind}.zip")
+    shape = gymnasium.make(env).observation_space.shape
+    obs = numpy.random.default_rng(0).normal(size=(64, *shape)).astype("float32")
+    numpy.savez(f"{kind}.npz", obs=obs, action=model.predict(obs, deterministic=True)[0])
+"""
+
+
+@pytest.mark.slow
+def test_what_the_benchmarks_sb3_trains_acts_as_it_did(
+    rl: Rl, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks")
+    folder = importlib.import_module("peers").cache() / "sb3"
+    if not (folder / ".installed").is_file() or (folder / ".installed").read_text() != "ok":
+        pytest.skip(f"no Stable-Baselines3 in {folder}; python benchmarks/run.py --only ppo installs it")
+    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run([folder / "bin" / "python", "-c", TRAINING], cwd=here, env=own, check=True, timeout=300)
+    for kind in ("PPO", "A2C", "SAC", "TD3", "DQN"):
+        policy = taken(
+            rl, here / f"{kind}.zip", PENDULUM if kind in ("A2C", "SAC", "TD3") else CARTPOLE, kind
+        )
+        with np.load(f"{kind}.npz") as theirs:
+            np.testing.assert_allclose(policy.act(theirs["obs"]), theirs["action"], atol=1e-5, err_msg=kind)
