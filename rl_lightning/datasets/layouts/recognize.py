@@ -103,6 +103,10 @@ def read_any(path: Path, columns: Columns = None) -> Raw:
         return from_python(str(path), value)
     if suffix == ".npy" and path.is_file() and npy.holds_objects(path):
         return npy.read_objects(path)
+    if suffix == ".parquet" or (
+        path.is_dir() and not lerobot.is_lerobot(path) and any(path.glob("*.parquet"))
+    ):
+        return read_parquet(path, columns, unpack=True)
     return read_file(path, columns)
 
 
