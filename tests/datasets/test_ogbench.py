@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from data_files import make_rows
@@ -188,6 +190,21 @@ def test_its_envs_are_known_by_their_ids():
     assert {name for name, suite, _ in environments() if suite == "ogbench"} == set(known_ids())
     env = make_env(EnvConfig("cube-single-singletask-task1-v0"))
     assert env.observation_space.shape == (28,) and env.action_space.shape == (5,)
+    env.close()
+
+
+def test_its_envs_draw_where_egl_works(monkeypatch):
+    """By mujoco.Renderer, which looks for a display unless it is told otherwise before mujoco is imported."""
+    pytest.importorskip("ogbench", exc_type=ImportError)
+    from rl_lightning.envs import EnvConfig, make_env
+    from rl_lightning.envs.suites.gl import prepare_gl
+
+    prepare_gl()
+    if os.environ.get("MUJOCO_GL") != "egl":
+        pytest.skip("no EGL here")
+    env = make_env(EnvConfig("cube-single-singletask-task1-v0"), render_mode="rgb_array")
+    env.reset(seed=0)
+    assert np.asarray(env.render()).std() > 0
     env.close()
 
 

@@ -23,6 +23,13 @@ def prepare_gl() -> None:
     os.environ["MUJOCO_GL"] = "egl"
 
 
+def choose_renderer() -> None:
+    """Let `mujoco.Renderer` draw by what was chosen: it binds its GL when mujoco is imported, which may be earlier."""
+    if os.environ.get("MUJOCO_GL") == "egl":
+        context = importlib.import_module("mujoco.rendering.classic.gl_context")
+        context.GLContext = importlib.import_module("mujoco.egl").GLContext
+
+
 def gl_error(env_id: str, error: Exception) -> EnvError:
     reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return EnvError(

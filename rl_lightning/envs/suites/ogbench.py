@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 
 from rl_lightning.envs.registry import Env, gym_make
-from rl_lightning.envs.suites.gl import prepare_gl
+from rl_lightning.envs.suites.gl import choose_renderer, prepare_gl
 
 prepare_gl()  # its dm_control chooses its GL once, when it is imported
 with warnings.catch_warnings():
@@ -24,4 +24,6 @@ def known_ids() -> list[str]:
 
 
 def build(env_id: str, kwargs: dict[str, Any], max_episode_steps: int | None, render_mode: str | None) -> Env:
+    if render_mode is not None or env_id.startswith("visual-"):
+        choose_renderer()
     return gym_make(env_id, kwargs, max_episode_steps, render_mode)
