@@ -125,8 +125,8 @@ def test_a_single_task_has_rewards(folder):
 FAMILIES = (
     "cube-double-play-singletask-task2-v0",
     "scene-play-singletask-v0",
-    "puzzle-3x3-play-singletask-task3-v0",
-    "antmaze-medium-navigate-singletask-task4-v0",
+    pytest.param("puzzle-3x3-play-singletask-task3-v0", marks=pytest.mark.slow),
+    pytest.param("antmaze-medium-navigate-singletask-task4-v0", marks=pytest.mark.slow),
     "antsoccer-arena-navigate-singletask-v0",
 )
 
@@ -193,7 +193,7 @@ def test_its_envs_are_known_by_their_ids():
     env.close()
 
 
-def test_its_envs_draw_where_egl_works(monkeypatch):
+def test_its_envs_draw_where_egl_works():
     """By mujoco.Renderer, which looks for a display unless it is told otherwise before mujoco is imported."""
     pytest.importorskip("ogbench", exc_type=ImportError)
     from rl_lightning.envs import EnvConfig, make_env
