@@ -100,6 +100,10 @@ def test_by_name(folder):
     assert data.rows == 5 and data.about["ogbench_env"] == "cube-single-v0"
     with pytest.raises(DataError, match="rl data get ogbench/scene-play-v0"):
         locate("ogbench/scene-play-v0")
+    for name, scripted in (("ogbench/scene-play-v0", True), ("ogbench/antmaze-large-navigate-v0", False)):
+        with pytest.raises(DataError) as caught:
+            locate(name)
+        assert ("rl data make" in str(caught.value)) == scripted, "mazes were played by trained agents"
 
 
 def test_a_single_task_has_rewards(folder):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from importlib import metadata
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_lightning.datasets.data_files import data_dir, ogbench_file
+from rl_lightning.datasets.data_files import OGBENCH_SCRIPTED, data_dir, ogbench_file
 from rl_lightning.datasets.layouts.ogbench import env_name
 from rl_lightning.errors import DataError
 from rl_lightning.extras import pip_command
@@ -37,7 +36,6 @@ STACKING = {
 }
 PARTS = {"cube": ("cube",), "scene": ("cube", "button", "drawer", "window"), "puzzle": ("button",)}
 ATTEMPTS = 20  # at an episode in which the scene's cube stays in sight
-_NAME = re.compile(r"(cube|scene|puzzle)(-.+)?-(play|noisy)-v\d+")
 
 
 def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bool = False) -> str:
@@ -50,7 +48,7 @@ def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bo
         force: Replace a set of this name.
     """
     path = data_dir() / "ogbench" / ogbench_file(name)
-    match = _NAME.fullmatch(path.stem)
+    match = OGBENCH_SCRIPTED.fullmatch(path.stem)
     if match is None:
         raise DataError(
             f"{name}: OGBench has scripts for cube, scene and puzzle, -play or -noisy (ogbench/cube-single-play); its "
