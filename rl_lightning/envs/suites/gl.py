@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+from typing import Any
 
 from rl_lightning.errors import EnvError
 
@@ -26,7 +27,7 @@ def prepare_gl() -> None:
 def choose_renderer() -> None:
     """Let `mujoco.Renderer` draw by what was chosen: it binds its GL when mujoco is imported, which may be earlier."""
     if os.environ.get("MUJOCO_GL") == "egl":
-        context = importlib.import_module("mujoco.rendering.classic.gl_context")
+        context: Any = importlib.import_module("mujoco.rendering.classic.gl_context")
         context.GLContext = importlib.import_module("mujoco.egl").GLContext
 
 
