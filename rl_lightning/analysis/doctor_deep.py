@@ -18,6 +18,7 @@ SUITES = {
     "robotics, mazes": ("robotics", "gymnasium_robotics", "PointMaze_UMaze-v3"),
     "robotics, arms and hands": ("robotics", "gymnasium_robotics", "FetchReach-v4"),
     "robotics, kitchen": ("robotics", "gymnasium_robotics", "FrankaKitchen-v1"),
+    "ogbench": ("ogbench", "ogbench", "cube-single-singletask-task1-v0"),
 }
 
 

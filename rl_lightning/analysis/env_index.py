@@ -23,6 +23,7 @@ def environments() -> list[tuple[str, str, str]]:
     envs += [(name, "minigrid", "minigrid") for name in _registered("minigrid")]
     envs += [(name, "robotics", "robotics") for name in _registered("gymnasium_robotics")]
     envs += [(name, "dm_control", "dmc") for name in _dm_control()]
+    envs += [(name, "ogbench", "ogbench") for name in _ogbench()]
     return envs
 
 
@@ -112,6 +113,20 @@ def _dm_control() -> list[str]:
             ):
                 ids.append(f"dmc/{file.stem}-{node.name}")
     return ids
+
+
+def _ogbench() -> list[str]:
+    """Its envs, and of those of single tasks each task; `task_suffix` is the only variable in its ids."""
+    root = folder("ogbench")
+    tasks = ("", *(f"-task{number}" for number in range(1, 6)))
+    ids: set[str] = set()
+    for family in ("locomaze", "manipspace", "powderworld") if root else ():
+        for call in _calls(root / family / "__init__.py"):  # type: ignore[operator]
+            name = next((each.value for each in call.keywords if each.arg == "id"), None)
+            parts = name.values if isinstance(name, ast.JoinedStr) else [name]
+            for task in tasks:
+                ids.add("".join(_text(part) if isinstance(part, ast.Constant) else task for part in parts))
+    return sorted(ids)
 
 
 def _calls(file: Path) -> Iterator[ast.Call]:

@@ -14,29 +14,26 @@ from rl_lightning.runs.store.names import did_you_mean
 def data(words: list[str]) -> int:
     """recorded data: list, info, check, make, convert, get, publish
 
-    usage: rl data list | info | check | make | convert | get | publish ...
+    usage: rl data VERB ...
 
-      rl data list [--all] [--format json]    what is there; with --all also what can be fetched
-      rl data info NAME                       shapes, metadata, reference returns, checksum
-      rl data check FILE                      which layout it has, what is missing, what that rules out, what is wrong
-      rl data make local/hopper-medium        plays a policy; --run RUN takes that run's policy or replay
-      rl data make ogbench/cube-single-play   OGBench's scripted oracles, --episodes 1000; goes on where it stopped
-      rl data convert OLD NEW.hdf5            also JSON, and pickles of plain arrays, which training does not read
-      rl data get d4rl/hopper-medium-v2       downloads, resumes, checks; nothing else here ever downloads
-      rl data publish RUN --level medium      the run's actor, under 1 MB, for make
+      list [--all]                   what is there; --all: also what can be fetched
+      info NAME                      shapes, metadata, reference returns, checksum
+      check FILE                     which layout it has, what is missing, what that
+                                     rules out, what is wrong
+      make local/hopper-medium       plays a policy, or takes a run's replay
+      make ogbench/cube-single-play  lets OGBench's scripted oracles act
+      convert OLD NEW.hdf5           into what training reads; also JSON and pickles
+      get d4rl/hopper-medium-v2      downloads, resumes, checks; nothing else does
+      publish RUN --level medium     the run's actor, under 1 MB, for make
 
-    NAME is d4rl/..., ogbench/..., minari/..., local/... (in $RL_DATA_DIR), or a path: .hdf5, .npz, .npy, .pt, .csv,
-    .parquet, a folder of episodes or of LeRobot. get takes hub:USER/REPO[/FILE], too.
+    Each has options of its own: rl data make --help
 
-      make      --rows N --seed N --run RUN --checkpoint best|last|step-N --env ID --num_envs N --greedy --force
-                NAME ends in random, medium, expert, medium-expert, medium-replay; -narrow and -sparse may follow
-      convert   --env ID (its bounds of actions) or --action_low X,.. --action_high X,..; --clip_actions beyond them
-                --ends truncated|terminated    where a file has no terminals; --max_episode_steps N where no timeouts
-                --columns "observations=x,y actions=u rewards=r episode=trial"    of tables, and keys of observations
-                --mask NAME of robomimic's; --drop_nonfinite leaves out rows with NaN, infinite or far-off numbers
-      get       --mirror SERVER,... tried first, with the same file names; --url URL of this very file
-      publish   --level NAME --output FILE --checkpoint NAME --episodes N (played to measure its return; 20)
-      --import PACKAGE    of yours that an env or a run needs (make, convert, publish)
+    NAME is d4rl/..., ogbench/..., minari/..., local/... (in $RL_DATA_DIR), or a
+    path: .hdf5, .npz, .npy, .pt, .csv, .parquet, or a folder (LeRobot's, RLlib's,
+    an .npz for each episode, an .npy for each array).
+
+      rl data check demos.npz
+      rl fit --config bc/hopper-medium --data.dataset demos.npz
     """
     actions = {
         "list": _list, "info": _info, "check": _check, "make": _make, "convert": _convert, "get": _get,
@@ -50,7 +47,13 @@ def data(words: list[str]) -> int:
 
 
 def _list(words: list[str]) -> int:
-    parsed = parse(words, takes=("format",), switches=("all",), command="data")
+    """usage: rl data list [--all] [--format text|json]
+
+    What is in the data folder ($RL_DATA_DIR), in D4RL's own and in Minari's.
+
+      --all       also what can be fetched by name
+    """
+    parsed = parse(words, takes=("format",), switches=("all",), command="data list")
     form = _format(parsed)
     from rl_lightning.analysis.dataset_tables import list_datasets
 
@@ -59,7 +62,11 @@ def _list(words: list[str]) -> int:
 
 
 def _info(words: list[str]) -> int:
-    parsed = parse(words, takes=("format",), command="data")
+    """usage: rl data info NAME [--format text|json]
+
+    Shapes, metadata, reference returns and checksum of a data set.
+    """
+    parsed = parse(words, takes=("format",), command="data info")
     name, form = _one(parsed, "info"), _format(parsed)
     from rl_lightning.analysis.dataset_tables import describe_dataset
 
@@ -68,7 +75,12 @@ def _info(words: list[str]) -> int:
 
 
 def _check(words: list[str]) -> int:
-    name = _one(parse(words, command="data"), "check")
+    """usage: rl data check FILE
+
+    Which layout a file has, what is missing and what that rules out; episodes,
+    returns, ends, values, actions. Exit code 3 if something is wrong.
+    """
+    name = _one(parse(words, command="data check"), "check")
     from rl_lightning.analysis.dataset_tables import check_dataset
 
     text, sound = check_dataset(name)
@@ -77,8 +89,28 @@ def _check(words: list[str]) -> int:
 
 
 def _convert(words: list[str]) -> int:
+    """usage: rl data convert OLD NEW.hdf5 [options]
+
+    Writes what training reads. OLD may also be JSON, or a pickle: arrays, numbers
+    and containers are taken out of it by name, nothing in it is run.
+
+      rl data convert dapg-door-v0.pickle door.hdf5
+      rl data convert old.json new.hdf5 --env Pendulum-v1 --ends truncated
+
+      --env ID               what it was recorded in: its bounds of actions
+      --action_low X,..      the bounds themselves, one per dimension,
+      --action_high X,..     which are mapped onto [-1, 1]
+      --clip_actions         actions beyond the bounds, where the env clipped them
+      --ends truncated|terminated   what its ends are, where nothing says so
+      --max_episode_steps N  the time limit, where there are no timeouts
+      --columns "observations=x,y actions=u rewards=r episode=trial"
+                             of tables; of robomimic and LeRobot observations alone
+      --mask NAME            the demonstrations of one of robomimic's masks
+      --drop_nonfinite       without rows that have NaN, infinite or far-off numbers
+      --import PACKAGE       of yours that registers the env
+    """
     takes = ("action_low", "action_high", "env", "max_episode_steps", "ends", "columns", "mask", "import")
-    parsed = parse(words, takes=takes, switches=("drop_nonfinite", "clip_actions"), command="data")
+    parsed = parse(words, takes=takes, switches=("drop_nonfinite", "clip_actions"), command="data convert")
     if len(parsed.words) != 2:
         raise ConfigError("rl data convert needs two files: rl data convert OLD.npz NEW.hdf5")
     low, high = (parsed.numbers(key, []) for key in ("action_low", "action_high"))
@@ -107,7 +139,18 @@ def _convert(words: list[str]) -> int:
 
 
 def _get(words: list[str]) -> int:
-    parsed = parse(words, takes=("url", "mirror"), command="data")
+    """usage: rl data get NAME [--mirror SERVER,...] [--url URL]
+
+    NAME is d4rl/..., ogbench/..., minari/..., or hub:USER/REPO[/FILE]. Places are
+    tried in order; a cut is resumed by the same command; size and sha256 are
+    checked where they are known.
+
+      rl data get d4rl/hopper-medium-v2 --mirror http://SERVER/offline_rl
+
+      --mirror SERVER,...    tried first, with the same file names
+      --url URL              another place of this very file, tried alone
+    """
+    parsed = parse(words, takes=("url", "mirror"), command="data get")
     name = _one(parsed, "get")
     from rl_lightning.datasets.remote_files import hub_parts
 
@@ -130,11 +173,28 @@ def _get(words: list[str]) -> int:
 
 
 def _make(words: list[str]) -> int:
+    """usage: rl data make local/ENV-LEVEL | ogbench/NAME [options]
+
+    Records a data set. LEVEL is random, medium, expert, medium-expert,
+    medium-replay; -narrow and -sparse may follow.
+
+      rl data make local/hopper-medium --rows 100000
+      rl data make local/mine --run sac-hopper-1 --checkpoint step-100000
+      rl data make ogbench/cube-single-play --episodes 1000
+
+      --rows N  --num_envs N  --seed N  --greedy
+      --run RUN              that run's policy; of medium-replay its replay
+      --checkpoint best|last|step-N
+      --env ID               of a name of your own
+      --episodes N           of OGBench's (1000); resumed where it stopped
+      --force                replaces what is there
+      --import PACKAGE       of yours that the env or the run needs
+    """
     parsed = parse(
         words,
         takes=("rows", "seed", "run", "checkpoint", "env", "num_envs", "episodes", "import"),
         switches=("greedy", "force"),
-        command="data",
+        command="data make",
     )
     if len(parsed.words) == 1 and parsed.words[0].startswith("ogbench/"):
         return _make_ogbench(parsed)
@@ -169,7 +229,18 @@ def _make_ogbench(parsed: ParsedArgs) -> int:
 
 
 def _publish(words: list[str]) -> int:
-    parsed = parse(words, takes=("level", "output", "checkpoint", "episodes", "import"), command="data")
+    """usage: rl data publish RUN --level NAME [options]
+
+    The run's actor, under 1 MB, from which `rl data make` records.
+
+      --level NAME           medium, expert or a word of yours
+      --output FILE  --checkpoint best|last|step-N
+      --episodes N           played to measure its return (20)
+      --import PACKAGE       of yours that the run needs
+    """
+    parsed = parse(
+        words, takes=("level", "output", "checkpoint", "episodes", "import"), command="data publish"
+    )
     if len(parsed.words) != 1 or not parsed.get("level"):
         raise ConfigError("rl data publish needs a run and a level: rl data publish RUN --level medium")
     from rl_lightning.runs.recording.publish_policy import PUBLISH_EPISODES, publish_policy, published_text

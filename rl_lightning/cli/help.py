@@ -1,7 +1,8 @@
 """What --help prints: the docstrings of the verbs, read from their source, so that nothing has to be imported.
 
-The first line of a verb's docstring is its line in `rl --help`, the rest is `rl VERB --help`. A name in brackets on a
-line of its own stands for one of SHARED. Options of classes come from their source, too.
+The first line of a verb's docstring is its line in `rl --help`, the rest is `rl VERB --help`. Where a verb has verbs of
+its own, as `rl data` has, each is a function `_make` beside it, whose docstring is `rl data make --help`. A name in
+brackets on a line of its own stands for one of SHARED. Options of classes come from their source, too.
 """
 
 from __future__ import annotations
@@ -53,20 +54,30 @@ def text_of(name: str) -> str:
     return "\n".join(SHARED.get(line.strip("[]"), line) for line in lines)
 
 
+def verbs_of(name: str) -> dict[str, str]:
+    """What the verbs of a verb say of themselves; most have none."""
+    documented = {function[1:]: text for function, text in _docstrings(name).items() if function[0] == "_"}
+    return {verb: text for verb, text in documented.items() if text.startswith(f"usage: rl {name} {verb}")}
+
+
 def _docstring(name: str) -> tuple[str, str]:
     """Its first line, and the rest."""
-    module, function = COMMANDS[name].split(":")
-    path = (PACKAGE.parent / module.replace(".", "/")).with_suffix(".py")
-    for node in ast.parse(path.read_text(encoding="utf-8"), str(path)).body:
-        if isinstance(node, ast.FunctionDef) and node.name == function:
-            first, _, rest = inspect.cleandoc(ast.get_docstring(node) or "").partition("\n")
-            return first, rest.strip("\n")
-    raise LookupError(f"{path}: no function {function}")
+    first, _, rest = _docstrings(name)[COMMANDS[name].split(":")[1]].partition("\n")
+    return first, rest.strip("\n")
+
+
+def _docstrings(name: str) -> dict[str, str]:
+    """Those of the functions beside a verb's, and its own."""
+    path = (PACKAGE.parent / COMMANDS[name].split(":")[0].replace(".", "/")).with_suffix(".py")
+    nodes = ast.parse(path.read_text(encoding="utf-8"), str(path)).body
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef)]
+    return {node.name: inspect.cleandoc(ast.get_docstring(node) or "") for node in functions}
 
 
 def command(name: str, words: list[str] | None = None) -> str:
     """Help of one command; for fit also the options of the run group and of the classes that are named."""
-    text = text_of(name)
+    verbs = verbs_of(name)
+    text = next((verbs[word] for word in (words or [])[:1] if word in verbs), text_of(name))
     if name == "fit":
         text += "\n" + class_help("RunConfig", "run", note=" (each also without `run.`)")
         text += "\n" + class_help("LogConfig", "log")

@@ -72,7 +72,8 @@ def _show_everything() -> None:
 def dispatch(words: list[str]) -> int:
     command = words[0] if words else "--help"
     if command in ("-h", "--help", "help"):
-        print(texts.command(words[1]) if len(words) > 1 and words[1] in COMMANDS else texts.overview())
+        named = len(words) > 1 and words[1] in COMMANDS
+        print(texts.command(words[1], words[2:]) if named else texts.overview())
         return 0
     if command in ("-V", "--version", "version"):
         print(f"rl_lightning {version()}")

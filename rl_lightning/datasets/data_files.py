@@ -16,6 +16,8 @@ from rl_lightning.io.nearness import nearest
 READABLE = (".hdf5", ".h5", ".npz", ".pt", ".parquet", ".csv", ".npy")
 CONVERTIBLE = (".json", ".jsonl", ".pkl", ".pickle")
 FOLDER_MARKS = ("meta/info.json",)  # of data sets that are folders
+# its families with oracles; the mazes were played by trained agents
+OGBENCH_SCRIPTED = re.compile(r"(cube|scene|puzzle)(-.+)?-(play|noisy)-v\d+")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -136,9 +138,12 @@ def _ogbench(name: str, rest: str, missing_ok: bool) -> Source:
     existing = next((path for path in places if path.is_file()), None)
     if existing is None and not missing_ok:
         folders = " and ".join(str(path.parent) for path in places)
+        scripts = (
+            f"\nor make it with OGBench's own scripts: rl data make ogbench/{places[0].stem} --episodes 1000"
+        )
         raise DataError(
-            f"{name}: no file {places[0].name} in {folders}.\nFetch it with: rl data get {name}\n"
-            f"or make it with OGBench's own scripts: rl data make ogbench/{places[0].stem} --episodes 1000"
+            f"{name}: no file {places[0].name} in {folders}.\nFetch it with: rl data get {name}"
+            + (scripts if OGBENCH_SCRIPTED.fullmatch(places[0].stem) else "")
         )
     return Source("ogbench", name, existing or places[0])
 

@@ -92,7 +92,7 @@ def fetch(file: RemoteFile, progress: Progress | None = None, tell: Tell | None 
         write_text(Path(f"{file.path}.sha256"), f"{digest}  {file.path.name}\n")
         _note(part).unlink(missing_ok=True)
         return digest
-    places = "no place has it" if len(failures) > 1 else failures[0]
+    places = "no place has it" if len(failures) > 1 else failures[0].rstrip(".?")
     resumable = any(_resumable(file, url, part_of(file.path)) for url in file.urls)
     resumed = " What came is kept: the same command resumes it." if resumable else ""
     raise DataError(

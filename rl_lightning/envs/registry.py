@@ -28,6 +28,7 @@ class Suite(NamedTuple):
     module: str  # has build(env_id, kwargs, max_episode_steps, render_mode) and known_ids()
 
 
+_OGBENCH = r"(visual-)?(cube|scene|puzzle|pointmaze|antmaze|humanoidmaze|antsoccer|powderworld)-"
 _ROBOTICS = r"(PointMaze|AntMaze|AdroitHand|Fetch|Hand|Franka)\w*-v\d+$"
 SUITES = (
     Suite("", r"rl/", "rl_lightning.envs.toys"),
@@ -35,6 +36,7 @@ SUITES = (
     Suite("minigrid", r"(MiniGrid|BabyAI)-", "rl_lightning.envs.suites.minigrid"),
     Suite("box2d", r"CarRacing-", "rl_lightning.envs.suites.carracing"),
     Suite("robotics", _ROBOTICS, "rl_lightning.envs.suites.robotics"),
+    Suite("ogbench", _OGBENCH, "rl_lightning.envs.suites.ogbench"),
     Suite("atari", r"ALE/|\w+(NoFrameskip|Deterministic|-ram)-v\d+$", "rl_lightning.envs.suites.atari"),
 )
 

@@ -144,6 +144,24 @@ def test_bad_rows_are_refused_before_anything_is_built(rl: Rl, tmp_path: Path, w
     assert not list(tmp_path.rglob("bad/config.yaml")), "a run's folder was made for nothing"
 
 
+VERBS = ("list", "info", "check", "make", "convert", "get", "publish")
+
+
+@pytest.mark.parametrize("words", [("data",), *(("data", verb) for verb in VERBS)], ids="-".join)
+def test_its_help_fits_one_screen(rl: Rl, words: tuple[str, ...]) -> None:
+    result = rl(*words, "--help")
+    lines = result.out.splitlines()
+    assert result.code == 0 and lines[0].startswith(f"usage: rl {' '.join(words)}")
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80, (len(lines), max(lines, key=len))
+    assert rl("help", *words).out == result.out
+
+
+def test_help_names_every_verb_and_a_wrong_option_leads_there(rl: Rl) -> None:
+    text = rl("data", "--help").out
+    assert all(f"\n  {verb} " in text for verb in VERBS)
+    assert "see: rl data convert --help" in rl("data", "convert", "a.npz", "b.hdf5", "--zzzz", "1").err
+
+
 def test_mistakes(rl: Rl) -> None:
     cases = [
         (["data"], 2, "one of: list"),

@@ -52,7 +52,15 @@ def table(episodes, outcomes: bool = True):
             for key, value in row.items():
                 if outcomes or not key.startswith("next."):
                     columns.setdefault(key, []).append(value)
-    return pyarrow.table(columns)
+    pair = pyarrow.list_(pyarrow.float32(), 2)  # of fixed size, as LeRobot 0.4 writes them
+    return pyarrow.table(
+        {
+            key: pyarrow.array(values, pair)
+            if key in ("observation.state", "action")
+            else pyarrow.array(values)
+            for key, values in columns.items()
+        }
+    )
 
 
 @pytest.fixture

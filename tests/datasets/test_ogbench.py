@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from data_files import make_rows
@@ -98,6 +100,10 @@ def test_by_name(folder):
     assert data.rows == 5 and data.about["ogbench_env"] == "cube-single-v0"
     with pytest.raises(DataError, match="rl data get ogbench/scene-play-v0"):
         locate("ogbench/scene-play-v0")
+    for name, scripted in (("ogbench/scene-play-v0", True), ("ogbench/antmaze-large-navigate-v0", False)):
+        with pytest.raises(DataError) as caught:
+            locate(name)
+        assert ("rl data make" in str(caught.value)) == scripted, "mazes were played by trained agents"
 
 
 def test_a_single_task_has_rewards(folder):
@@ -120,6 +126,92 @@ def test_a_single_task_has_rewards(folder):
         load_dataset("ogbench/cube-single-play-singletask-task9-v0")
 
 
+FAMILIES = (
+    "cube-double-play-singletask-task2-v0",
+    "scene-play-singletask-v0",
+    pytest.param("puzzle-3x3-play-singletask-task3-v0", marks=pytest.mark.slow),
+    pytest.param("antmaze-medium-navigate-singletask-task4-v0", marks=pytest.mark.slow),
+    "antsoccer-arena-navigate-singletask-v0",
+)
+
+
+def around_the_goal(env, count: int = 12) -> dict[str, np.ndarray]:
+    """States of two trajectories, in some of which the task is done in part or whole."""
+    rng, inner = np.random.default_rng(0), env.unwrapped
+    data, goal = inner.data if hasattr(inner, "data") else inner._data, getattr(inner, "cur_goal_xy", None)
+    rows = {"qpos": np.tile(data.qpos, (count, 1)).astype(np.float32)}
+    if goal is not None:
+        start = 15 if "soccer" in env.spec.id else 0
+        rows["qpos"][::3, start : start + 2] = goal
+    else:
+        for cube, place in enumerate(data.mocap_pos[: getattr(inner, "_num_cubes", 0)]):
+            near = rng.random(count) < 0.7
+            rows["qpos"][near, 14 + 7 * cube : 17 + 7 * cube] = place
+        if hasattr(inner, "_target_button_states"):
+            target = inner._target_button_states
+            rows["button_states"] = np.where(rng.random((count, len(target))) < 0.9, target, 1 - target)
+        if hasattr(inner, "_target_drawer_pos"):
+            rows["qpos"][:, -2:] = inner._target_drawer_pos, inner._target_window_pos
+    terminals = np.zeros(count, bool)
+    terminals[[4, count - 1]] = True
+    obs = rng.normal(size=(count, 6)).astype(np.float32)
+    return rows | {"observations": obs, "actions": obs[:, :2].clip(-1, 1), "terminals": terminals}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_rewards_are_those_of_the_packages_own_loader(folder, name):
+    """Of the state that a row begins in, whatever its env does (it rewarded the next one before 1.2)."""
+    ogbench = pytest.importorskip("ogbench", exc_type=ImportError)
+    import gymnasium
+    from ogbench.relabel_utils import relabel_dataset
+
+    env_id = env_name(f"ogbench/{name}")
+    env = gymnasium.make(env_id)
+    env.reset()
+    place = folder / "ogbench" / ogbench_file(name)
+    np.savez(place, **around_the_goal(env))
+    theirs = ogbench.load_dataset(str(place), add_info=True)
+    relabel_dataset(env_id, env, theirs)
+    ours = load_dataset(f"ogbench/{name}")
+    for key, tensor in (
+        ("observations", ours.obs),
+        ("actions", ours.action),
+        ("next_observations", ours.next_obs),
+        ("rewards", ours.reward),
+        ("masks", 1.0 - ours.terminated.float()),
+    ):
+        np.testing.assert_array_equal(tensor.numpy(), theirs[key], key)
+    assert 0 < ours.terminated.sum() < ours.rows and ours.spec.env_id == env_id
+    np.testing.assert_array_equal((ours.terminated | ours.truncated).numpy()[[3, 9]], [True, True])
+
+
+def test_its_envs_are_known_by_their_ids():
+    pytest.importorskip("ogbench", exc_type=ImportError)
+    from rl_lightning.analysis.env_index import environments
+    from rl_lightning.envs import EnvConfig, make_env
+    from rl_lightning.envs.suites.ogbench import known_ids
+
+    assert {name for name, suite, _ in environments() if suite == "ogbench"} == set(known_ids())
+    env = make_env(EnvConfig("cube-single-singletask-task1-v0"))
+    assert env.observation_space.shape == (28,) and env.action_space.shape == (5,)
+    env.close()
+
+
+def test_its_envs_draw_where_egl_works():
+    """By mujoco.Renderer, which looks for a display unless it is told otherwise before mujoco is imported."""
+    pytest.importorskip("ogbench", exc_type=ImportError)
+    from rl_lightning.envs import EnvConfig, make_env
+    from rl_lightning.envs.suites.gl import prepare_gl
+
+    prepare_gl()
+    if os.environ.get("MUJOCO_GL") != "egl":
+        pytest.skip("no EGL here")
+    env = make_env(EnvConfig("cube-single-singletask-task1-v0"), render_mode="rgb_array")
+    env.reset(seed=0)
+    assert np.asarray(env.render()).std() > 0
+    env.close()
+
+
 def test_rewards_need_the_package(folder, monkeypatch):
     import sys
 
@@ -133,3 +225,20 @@ def test_three_real_trajectories():
     assert (data.rows, data.lengths().tolist()) == (3000, [1000] * 3)
     same = (data.next_obs[:-1] == data.obs[1:]).all(1)
     assert same.sum() == 2997, "all but the two joints between trajectories"
+
+
+def test_three_real_trajectories_by_name(folder):
+    ogbench = pytest.importorskip("ogbench", exc_type=ImportError)
+    import gymnasium
+    from ogbench.relabel_utils import relabel_dataset
+
+    real = public_file("ogbench-cube-single-play-3episodes.npz")
+    (folder / "ogbench" / "cube-single-play-v0.npz").write_bytes(real.read_bytes())
+    theirs = ogbench.load_dataset(str(real), add_info=True)
+    for task in ("-task2", ""):
+        env_id = f"cube-single-singletask{task}-v0"
+        relabel_dataset(env_id, gymnasium.make(env_id), theirs)
+        ours = load_dataset(f"ogbench/cube-single-play-singletask{task}-v0")
+        np.testing.assert_array_equal(ours.reward.numpy(), theirs["rewards"])
+        np.testing.assert_array_equal(ours.next_obs.numpy(), theirs["next_observations"])
+        assert ours.lengths().tolist() == [1000] * 3

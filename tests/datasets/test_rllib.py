@@ -164,3 +164,45 @@ def test_real_pendulums(tmp_path):
     data = load_dataset(str(tmp_path / "p.hdf5"))
     assert data.episodes == 30 and data.rows == 30 * 199 and not data.terminated.any() and not data.missing
     assert data.spec.env_id == "Pendulum-v1" and data.spec.action_high == (2.0,)
+
+
+def recorded(path, texts=None) -> None:
+    """A table as RLlib's env runners write it: an id for each episode, observations packed row by row."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    obs = np.arange(14, dtype=np.float32).reshape(7, 2)
+    texts = texts or [packed(row) for row in obs]
+    columns = {
+        "eps_id": ["b1", "b1", "b1", "a2", "a2", "a2"], "agent_id": [None] * 6, "obs": texts[:6],
+        "actions": [0, 1, 0, 1, 1, 0], "rewards": [1.0] * 6, "new_obs": texts[1:],
+        "terminateds": [False, False, True] + [False] * 3, "truncateds": [False] * 5 + [True],
+        "action_dist_inputs": [[0.1, 0.2]] * 6,
+    }  # fmt: skip
+    parquet.write_table(pyarrow.table(columns), path)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_table_whose_observations_are_packed(tmp_path, folder):
+    path = tmp_path / ("run-000001-00001" if folder else "a.parquet")
+    if folder:
+        path.mkdir()
+    recorded(path / "0.parquet" if folder else path)
+    with pytest.raises(DataError, match=r"'obs' is packed.*\n.*rl data convert"):
+        load_dataset(str(path))
+    lines = {line.topic: line for line in examine(locate(str(path)))}
+    assert lines["layout"].text.startswith("an RLlib table of parquet") and "missing" not in lines
+    convert(str(path), tmp_path / "a.hdf5")
+    data = load_dataset(str(tmp_path / "a.hdf5"))
+    assert data.lengths().tolist() == [3, 3] and data.obs[:, 0].tolist() == [0, 2, 4, 6, 8, 10]
+    assert data.next_obs[:, 1].tolist() == [3, 5, 7, 9, 11, 13] and data.terminated.tolist()[2]
+    assert data.truncated.nonzero()[:, 0].tolist() == [5] and data.spec.action_sizes == (2,)
+
+
+def test_a_packed_row_of_a_table_runs_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recorded(tmp_path / "a.parquet", [packed(Attack())] * 7)
+    with pytest.raises(DataError, match=r"'obs', row 0: names 'posix.mkdir'"):
+        convert(str(tmp_path / "a.parquet"), tmp_path / "x.hdf5")
+    assert not (tmp_path / "attacked").exists()
+    recorded(tmp_path / "a.parquet", [packed(np.zeros(1 + number % 2)) for number in range(7)])
+    with pytest.raises(DataError, match="rows differ in shape"):
+        convert(str(tmp_path / "a.parquet"), tmp_path / "x.hdf5")

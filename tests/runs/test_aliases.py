@@ -12,7 +12,7 @@ import pytest
 from lightning.pytorch import Trainer
 
 from rl_lightning.cli.commands import COMMANDS
-from rl_lightning.cli.help import text_of
+from rl_lightning.cli.help import text_of, verbs_of
 from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.aliases import (
     LIBRARIES,
@@ -31,7 +31,8 @@ from rl_lightning.runs.config.keys import GROUPS, TOP
 from rl_lightning.sweep.definition import KEYS as SWEEP_KEYS
 
 CONFIG_KEYS = {*TOP, *PIPELINE_KEYS, "extends", "class_path"}  # what needs no dot
-FLAGS = {flag for command in COMMANDS for flag in re.findall(r"--\w+", text_of(command))} | {"--help"}
+TEXTS = {command: "\n".join([text_of(command), *verbs_of(command).values()]) for command in COMMANDS}
+FLAGS = {flag for text in TEXTS.values() for flag in re.findall(r"--\w+", text)} | {"--help"}
 OPTIONS = [row for row in table() if "metrics" not in row.library]
 
 
@@ -40,7 +41,7 @@ def exists(ours: str) -> bool:
     head, *rest = ours.split(".")
     if ours.startswith("rl "):
         _, command, *flags = ours.split()
-        return command in COMMANDS and all(flag in text_of(command) for flag in flags)
+        return command in COMMANDS and all(flag in TEXTS[command] for flag in flags)
     if ours.startswith("--"):
         return ours.split()[0] in FLAGS | {"--KEY"}
     if head == "trainer" and rest:

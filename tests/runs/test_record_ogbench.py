@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -53,6 +59,60 @@ def test_a_recording_goes_on_where_it_was_stopped(folder, short, monkeypatch):
     with np.load(folder / "cube-single-play-v0.npz") as again, np.load(io.BytesIO(whole)) as before:
         for key in before.files:
             np.testing.assert_array_equal(again[key], before[key])
+
+
+@pytest.mark.parametrize(("family", "size", "noisy"), [("scene", "", False), ("cube", "-double", True)])
+def test_an_episode_is_the_same_whatever_was_recorded_before(short, family, size, noisy):
+    name = f"ogbench/{family}{size}-{'noisy' if noisy else 'play'}-v0"
+    recorder = recording._Recorder(name, family, noisy)
+    recorder.episode(1)
+    again = recorder.episode(2)
+    alone = recording._Recorder(name, family, noisy).episode(2)
+    for key, rows in alone.items():
+        np.testing.assert_array_equal(again[key], rows, key)
+
+
+def test_another_process_waits_and_finds_it(folder, short, monkeypatch):
+    """Both at once would take each other's episodes away."""
+    calls = []
+
+    def count(self, seed, episode=recording._Recorder.episode):
+        calls.append(seed)
+        return episode(self, seed)
+
+    monkeypatch.setattr(recording._Recorder, "episode", count)
+    with ThreadPoolExecutor(
+        2
+    ) as pool:  # a lock on a file parts threads that opened it each for themselves, too
+        texts = list(pool.map(lambda _: record_ogbench("ogbench/cube-single-play", 2), range(2)))
+    assert len(calls) == 2 and texts[0] == texts[1]
+    assert load_dataset("ogbench/cube-single-play").episodes == 2
+
+
+@pytest.mark.slow
+def test_a_killed_recording_ends_as_one_that_was_not(folder):
+    """By kill -9, in the middle of an episode: two whole ones of 200 rows, the rest recorded after."""
+    pytest.importorskip("ogbench", exc_type=ImportError)
+    script = (
+        "from rl_lightning.runs.recording import record_ogbench as r\n"
+        "r.STEPS = 120\nprint(r.record_ogbench('ogbench/cube-single-play', 4))"
+    )
+
+    def process(place: Path) -> subprocess.Popen:
+        env = os.environ | {"RL_DATA_DIR": str(place), "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.DEVNULL)
+
+    parts = folder.parent / "cut" / "ogbench" / ".cube-single-play-v0.npz.parts"
+    first = process(folder.parent / "cut")
+    until = time.monotonic() + 60
+    while len(list(parts.glob("0*.npz"))) < 2 and first.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    first.send_signal(signal.SIGKILL)
+    assert first.wait(60) == -signal.SIGKILL and not (parts.parent / "cube-single-play-v0.npz").exists()
+    assert process(folder.parent / "cut").wait(120) == process(folder.parent / "whole").wait(120) == 0
+    cut, whole = (folder.parent / each / "ogbench" / "cube-single-play-v0.npz" for each in ("cut", "whole"))
+    assert cut.read_bytes() == whole.read_bytes() and len(np.load(whole)["actions"]) == 480
+    assert not parts.exists()
 
 
 @pytest.mark.parametrize("name", ["scene-noisy", "puzzle-3x3-play"])

@@ -30,6 +30,8 @@ def card(record: dict[str, Any], has_film: bool) -> str:
     }
     command = " ".join(record["command"]) or "unknown"
     steps = f"{record.get('env_step') or 0:,} env steps, {record.get('update') or 0:,} updates"
+    if source := record.get("imported"):
+        steps = f"its weights were trained elsewhere and imported from {source['from']}"
     lines = [
         "---",
         yaml.safe_dump(head, sort_keys=False, allow_unicode=True).rstrip(),
@@ -44,7 +46,7 @@ def card(record: dict[str, Any], has_film: bool) -> str:
         "rl play FOLDER            # or: rl play hub:USER/NAME",
         "```",
         "",
-        "Trained with:",
+        "Imported with:" if record.get("imported") else "Trained with:",
         "",
         "```bash",
         command,

@@ -131,7 +131,7 @@ def shared_record(agent: LoadedAgent, result: HubResult, packed: dict[str, str])
     words = [Path(word).name if word.startswith("/") else word for word in record.get("command") or []]
     fields = {
         key: record.get(key)
-        for key in ("id", "algorithm", "env", "seed", "tags", "env_step", "update", "imports")
+        for key in ("id", "algorithm", "env", "seed", "tags", "env_step", "update", "imports", "imported")
     }
     return {
         **fields, "env": agent.cli.datamodule.spec.env_id, "status": "exported", "created": now(), "command": words,

@@ -8,7 +8,7 @@ from pathlib import Path
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.options import OWN_SWITCHES
 from rl_lightning.errors import ConfigError
-from rl_lightning.runs.store.hub import checked, send
+from rl_lightning.runs.store.hub import check_login, checked, send
 
 
 def push(words: list[str]) -> int:
@@ -43,6 +43,7 @@ def push(words: list[str]) -> int:
     from rl_lightning.runs.store.run_folder import resolve
     from rl_lightning.runs.store.select_runs import last_stage
 
+    check_login()  # before minutes of playing for the card
     agent = load_agent(last_stage(resolve(source)), parsed.request(), "best")
     with tempfile.TemporaryDirectory() as work:
         print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rl_lightning.cli.flags import parse
@@ -33,7 +34,8 @@ def import_agent(words: list[str]) -> int:
     env = parsed.get("env")
     if not env:
         raise ConfigError(
-            "which env was it trained on? rl import sb3 FILE.zip --env ID; see them with: rl list envs"
+            f"which env was it trained on? rl import sb3 {parsed.words[1]} --env {_named_in(parsed.words[1]) or 'ID'}; "
+            "see them with: rl list envs"
         )
     episodes = parsed.integer("episodes", 0, least=0)
     from rl_lightning.runs.imports.import_sb3 import import_sb3
@@ -49,3 +51,13 @@ def import_agent(words: list[str]) -> int:
         play([run.name, "--episodes", str(episodes), "--no_video", *own])
     print(f"next: rl play {run.name} · rl fit --config ... --ckpt_path {run.name} --resume_mode warm_start")
     return 0
+
+
+def _named_in(file: str) -> str | None:
+    """The env that a file's name tells, in the version of today: sac-Hopper-v3.zip is Hopper-v5."""
+    from rl_lightning.analysis.env_index import environments
+
+    stems = {name.rpartition("/")[2].rpartition("-v")[0]: name for name, *_ in environments()}
+    words = re.sub(r"-v\d+$", "", Path(file).stem).split("-")
+    parts = ("-".join(words[first:]) for first in range(len(words)))
+    return next((stems[part] for part in parts if part in stems), None)

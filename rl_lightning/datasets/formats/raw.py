@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,8 +106,7 @@ def said_of(names: dict[str, list[str]]) -> dict[str, str]:
 
 
 def convert_line(where: str) -> str:
-    stem = where.rpartition(".")[0] or where
-    return f"rl data convert {where} {stem}-new.hdf5"
+    return f"rl data convert {where} {Path(where).stem}-new.hdf5"
 
 
 def check_keys(where: str, members: dict[str, Any]) -> None:

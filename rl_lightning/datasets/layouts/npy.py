@@ -27,7 +27,7 @@ def read_array(path: Path) -> Array:
             if dtype.hasobject:
                 raise DataError(
                     f"{path}: holds pickled Python objects; training reads none, since a pickle can run code.\n"
-                    f"Convert it with: rl data convert {path} {path.with_suffix('.hdf5')}"
+                    f"Convert it with: rl data convert {path} {path.with_suffix('.hdf5').name}"
                 )
             declared = math.prod(shape) * dtype.itemsize
             check_budget(path, {path.name: declared})

@@ -1,6 +1,8 @@
 """OGBench's compact .npz: states of trajectories, the last of which has no action that leads anywhere, and no rewards.
 
-Single-task variants have rewards, which OGBench's own package computes from the positions in the file.
+Single-task variants have rewards, which OGBench's own package computes from the positions in the file: a row's reward
+is that of the state it begins in, in every version of the package. Its envs reward the same since 1.2; before, they
+rewarded the next state, which `success_timing='post'` brings back.
 """
 
 from __future__ import annotations
@@ -93,6 +95,7 @@ def relabelled(raw: Raw, env_id: str) -> Raw:
     goals: Array = states["masks"] == 0
     arrays = {**raw.arrays, "rewards": states["rewards"], "terminals": goals}
     metadata = raw.metadata | {
+        "env_id": env_id,  # where it is evaluated
         LAYOUT: f"{raw.metadata[LAYOUT]}, rewards of {env_id}",
         GOALS: "success ends a task; the recording goes on",
     }

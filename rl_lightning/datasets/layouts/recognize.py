@@ -43,7 +43,7 @@ def read_file(path: Path, columns: Columns = None) -> Raw:
         what = "JSON is slow and loses types" if suffix.startswith(".json") else "a pickle can run code"
         raise DataError(
             f"{path}: training does not read it ({what}).\n"
-            f"Convert it with: rl data convert {path} {path.with_suffix('.hdf5')}"
+            f"Convert it with: rl data convert {path} {path.with_suffix('.hdf5').name}"
         )
     if suffix not in READABLE:
         raise DataError(f"{path}: '{suffix}' is not a known format; {', '.join(READABLE)} are read")
@@ -67,7 +67,7 @@ def _read_folder(folder: Path, columns: Columns) -> Raw:
     if any(folder.glob("*.json")):
         raise DataError(
             f"{folder}: training does not read JSON (it is slow and loses types).\n"
-            f"Convert it with: rl data convert {folder} {folder.with_suffix('.hdf5')}"
+            f"Convert it with: rl data convert {folder} {folder.with_suffix('.hdf5').name}"
         )
     if columns is not None:
         raise DataError(f"{folder}: holds arrays, not columns; leave --columns out")
@@ -103,6 +103,10 @@ def read_any(path: Path, columns: Columns = None) -> Raw:
         return from_python(str(path), value)
     if suffix == ".npy" and path.is_file() and npy.holds_objects(path):
         return npy.read_objects(path)
+    if suffix == ".parquet" or (
+        path.is_dir() and not lerobot.is_lerobot(path) and any(path.glob("*.parquet"))
+    ):
+        return read_parquet(path, columns, unpack=True)
     return read_file(path, columns)
 
 

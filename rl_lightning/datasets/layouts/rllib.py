@@ -116,6 +116,19 @@ def _column(where: str, value: Any) -> Array:
     return array
 
 
+def unpacked_column(where: str, texts: list[str]) -> Array:
+    """A column of which each row is packed by itself."""
+    rows: list[Array] = []
+    try:
+        for number, text in enumerate(texts):
+            rows.append(np.asarray(unpacked(f"{where}, row {number}", text)))
+            if not number:
+                check_budget(where, {"unpacked": rows[0].nbytes * len(texts)})
+        return np.stack(rows)
+    except ValueError:
+        raise DataError(f"{where}: rows differ in shape; each step needs as many numbers") from None
+
+
 def unpacked(where: str, text: str) -> Any:
     """A packed column; its pickle is read by the reader that knows arrays alone."""
     try:

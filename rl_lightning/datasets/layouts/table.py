@@ -12,11 +12,13 @@ import numpy as np
 from rl_lightning.datasets.formats.memory_budget import check_budget, check_text
 from rl_lightning.datasets.formats.raw import Array, Raw
 from rl_lightning.datasets.layouts.column_map import rows_of_table
+from rl_lightning.datasets.layouts.rllib import unpacked_column
 from rl_lightning.errors import DataError
 from rl_lightning.extras import pip_command
 
 PIECE = 8192  # rows that are read at a time
 RLLIB = {"eps_id", "obs", "actions"}
+PACKED = ("obs", "new_obs", "actions")  # of RLlib's columns, where they are text
 
 
 def read_csv(path: Path, chosen_columns: Mapping[str, list[str]] | None = None) -> Raw:
@@ -57,20 +59,55 @@ def _numbers(column: list[str]) -> Array:
     return np.array(column)
 
 
-def read_parquet(path: Path, chosen_columns: Mapping[str, list[str]] | None = None) -> Raw:
-    """A table of one file, or of all in a folder."""
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+def read_parquet(
+    path: Path, chosen_columns: Mapping[str, list[str]] | None = None, unpack: bool = False
+) -> Raw:
+    """A table of one file, or of all in a folder.
+
+    Args:
+        path: The file or folder.
+        chosen_columns: What the arrays are made of; null: their names tell.
+        unpack: Also columns that RLlib packs, as it does with observations unless it is told otherwise.
+    """
+    files = _files(path)
     names = column_names(files[0])
     if names == ["item"]:
         raise DataError(
             f"{path}: holds whole episodes of RLlib, packed. Record them anew with output_write_episodes=False"
         )
+    packed = packed_columns(path)
+    if packed and not unpack:
+        raise DataError(
+            f"{path}: '{packed[0]}' is packed (a pickle can run code); training does not read it.\n"
+            f"Convert it with: rl data convert {path} {path.with_suffix('.hdf5').name}"
+        )
     table = parquet_columns(files)
+    for name in packed:
+        table[name] = unpacked_column(f"{path}: '{name}'", table[name].tolist())
     layout = (
         "an RLlib table of parquet" if set(names) >= RLLIB else f"a parquet table of {len(names)} columns"
     )
     layout += f" in {len(files)} files" if len(files) > 1 else ""
     return rows_of_table(str(path), table, layout, chosen_columns)
+
+
+def packed_columns(path: Path) -> list[str]:
+    """Columns of an RLlib table that hold each row's array as text; none in any other."""
+    import pyarrow
+
+    schema = _opened(_files(path)[0]).schema_arrow
+    if not set(schema.names) >= RLLIB:
+        return []
+    text = (pyarrow.types.is_string, pyarrow.types.is_large_string)
+    return [
+        name
+        for name in PACKED
+        if name in schema.names and any(each(schema.field(name).type) for each in text)
+    ]
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
 
 
 def column_names(path: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+from typing import Any
 
 from rl_lightning.errors import EnvError
 
@@ -21,6 +22,13 @@ def prepare_gl() -> None:
     except (OSError, ImportError, AttributeError, RuntimeError):
         return  # the first frame will say what is missing
     os.environ["MUJOCO_GL"] = "egl"
+
+
+def choose_renderer() -> None:
+    """Let `mujoco.Renderer` draw by what was chosen: it binds its GL when mujoco is imported, which may be earlier."""
+    if os.environ.get("MUJOCO_GL") == "egl":
+        context: Any = importlib.import_module("mujoco.rendering.classic.gl_context")
+        context.GLContext = importlib.import_module("mujoco.egl").GLContext
 
 
 def gl_error(env_id: str, error: Exception) -> EnvError:

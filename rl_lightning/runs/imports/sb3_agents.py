@@ -166,7 +166,12 @@ def _critics(weights: Weights) -> tuple[Weights, dict[str, Any], list[str]]:
     _, sizes = _stack(weights, "critic.qf0", "q.layers")
     settings: dict[str, Any] = {"critic_hidden_dims": sizes[:-1]}
     if sizes[-1] != 1:
-        return {}, settings, ["its critics predict quantiles (TQC): they begin anew, the policy is taken"]
+        note = "its critics predict quantiles (TQC): they begin anew, the policy is taken"
+        return (
+            {},
+            settings,
+            [f"{note}. Training from it: let them learn first, --model.actor_warmup_updates 10000"],
+        )
     if count != 2:
         settings["num_critics"] = count
     joined: Weights = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from importlib import metadata
@@ -14,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from rl_lightning.datasets.data_files import data_dir, ogbench_file
+from rl_lightning.datasets.data_files import OGBENCH_SCRIPTED, data_dir, ogbench_file
 from rl_lightning.datasets.layouts.ogbench import env_name
 from rl_lightning.errors import DataError
 from rl_lightning.extras import pip_command
 from rl_lightning.io.atomic import atomic_open, write_json
+from rl_lightning.io.lock import locked
 from rl_lightning.io.text import file_size
 from rl_lightning.runs.recording.bar import Bar
 from rl_lightning.seeding import derive
@@ -36,7 +36,6 @@ STACKING = {
 }
 PARTS = {"cube": ("cube",), "scene": ("cube", "button", "drawer", "window"), "puzzle": ("button",)}
 ATTEMPTS = 20  # at an episode in which the scene's cube stays in sight
-_NAME = re.compile(r"(cube|scene|puzzle)(-.+)?-(play|noisy)-v\d+")
 
 
 def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bool = False) -> str:
@@ -49,7 +48,7 @@ def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bo
         force: Replace a set of this name.
     """
     path = data_dir() / "ogbench" / ogbench_file(name)
-    match = _NAME.fullmatch(path.stem)
+    match = OGBENCH_SCRIPTED.fullmatch(path.stem)
     if match is None:
         raise DataError(
             f"{name}: OGBench has scripts for cube, scene and puzzle, -play or -noisy (ogbench/cube-single-play); its "
@@ -59,9 +58,17 @@ def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bo
         raise DataError(
             f"{name}: is there already ({path}). Look at it with: rl data check {name}, or add --force"
         )
-    parts = path.with_name(f".{path.name}.parts")
-    parts.mkdir(parents=True, exist_ok=True)
     recorder = _Recorder(f"ogbench/{path.stem}", match[1], match[3] == "noisy")
+    parts = path.with_name(f".{path.name}.parts")
+    with locked(path.with_name(f".{path.name}.lock")):  # another process may be recording it
+        if not path.exists() or force:
+            _record(recorder, path, parts, episodes, seed)
+    return f"ogbench/{path.stem}: {episodes} episodes\n{path} ({file_size(path.stat().st_size)})"
+
+
+def _record(recorder: _Recorder, path: Path, parts: Path, episodes: int, seed: int) -> None:
+    """The episodes that are not there yet, then the file."""
+    parts.mkdir(parents=True, exist_ok=True)
     about = {"name": path.stem, "seed": seed, "ogbench": metadata.version("ogbench")}
     _same_recording(parts, about)
     bar, kept_before = Bar("episodes"), 0
@@ -77,7 +84,6 @@ def record_ogbench(name: str, episodes: int = EPISODES, seed: int = 0, force: bo
     _join([parts / f"{number:06d}.npz" for number in range(episodes)], path)
     write_json(path.with_suffix(".json"), about | {"episodes": episodes})
     shutil.rmtree(parts)
-    return f"ogbench/{path.stem}: {episodes} episodes\n{path} ({file_size(path.stat().st_size)})"
 
 
 def _same_recording(parts: Path, about: dict[str, Any]) -> None:

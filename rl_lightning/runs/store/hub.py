@@ -31,16 +31,23 @@ def send(folder: Path, name: str, private: bool) -> str:
     """Uploads a shared agent's folder; its address."""
     repository, hub = checked(name), client()
     api = hub.HfApi()
-    try:
-        api.whoami()
-    except Exception as error:
-        raise ConfigError("not logged in to the Hub; type: hf auth login") from error
+    check_login()
     try:
         api.create_repo(repository, private=private, exist_ok=True)
         api.upload_folder(repo_id=repository, folder_path=folder, commit_message="Share an agent")
     except Exception as error:
         raise ConfigError(f"{repository} was not sent: {_first_line(error)}") from None
     return f"{hub.constants.ENDPOINT}/{repository}"
+
+
+def check_login() -> None:
+    """Raises unless somebody is logged in to the Hub."""
+    try:
+        client().HfApi().whoami()
+    except ConfigError:
+        raise
+    except Exception as error:  # of another package, from a place of unknown health
+        raise ConfigError("not logged in to the Hub; type: hf auth login") from error
 
 
 def introduction(record: dict[str, Any]) -> str:

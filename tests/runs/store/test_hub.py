@@ -32,6 +32,7 @@ def test_an_agent_is_sent_and_played_from_there(tmp_path: Path) -> None:
         assert not held.asked, "nobody asked the Hub"
         refused = rl(tmp_path, url, "push", "mine", "me/agent", "--episodes", "2")
         assert refused.returncode == 2 and "hf auth login" in refused.stderr and not held.files
+        assert "return" not in refused.stdout, "nothing is played before it is known that it can be sent"
         sent = rl(tmp_path, url, "push", "mine", "me/agent", "--episodes", "2", token=TOKEN)
         assert sent.returncode == 0 and sent.stdout.splitlines()[-1] == f"{url}/me/agent", sent.stderr
         assert {
