@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rl_lightning.algorithms import DQN, PPO, SAC, TD3_BC
-from rl_lightning.datamodules import OnlineData, OnPolicyData
+from rl_lightning.datamodules import OfflineData, OnlineData, OnPolicyData
+from rl_lightning.datasets import load_dataset
+from rl_lightning.datasets.formats.hdf5 import write_hdf5
+from rl_lightning.datasets.formats.raw import Raw
 from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
 from rl_lightning.envs.spaces import ObsEncoder, obs_parts
-from rl_lightning.errors import ConfigError, EnvError
+from rl_lightning.errors import ConfigError, DataError, EnvError
 from rl_lightning.models.normalizers import RunningObsNorm
 from rl_lightning.nn import CNN, MLP, RNN, MultiInput, NatureCNN, SmallCNN
 from rl_lightning.nn.make_torso import default_network, make_torso
@@ -226,3 +229,42 @@ def test_neither_part_alone_answers(hidden):
     trainer = Trainer(max_steps=2000, logger=False, enable_progress_bar=False, enable_checkpointing=False)
     trainer.fit(agent, datamodule=data)
     assert trainer.validate(agent, datamodule=data, verbose=False)[0]["eval/return"] <= 0.6
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "image",
+        [["image", "picture", [1, 6, 7]], ["proprio", "vector", [3]]],
+        [["image", "picture", [36]], ["proprio", "vector", [3]]],
+        [["image", "film", [1, 6, 6]], ["proprio", "vector", [3]]],
+        [["image", "picture", [1, -6, -6]], ["proprio", "vector", [3]]],
+        [[["image"], "picture", None]],
+    ],
+)
+def test_a_file_whose_parts_do_not_fit_its_rows_is_refused(parts, tmp_path):
+    arrays = {"observations": np.zeros((4, 48), np.uint8), "actions": np.zeros((4, 1), np.float32)}
+    ends = {"rewards": np.zeros(4), "terminals": np.zeros(4, bool), "timeouts": np.array([0, 0, 0, 1], bool)}
+    write_hdf5(tmp_path / "bad.hdf5", Raw("", arrays | ends, {}, {"obs_parts": parts}))
+    with pytest.raises(DataError, match="obs_parts do not fit rows of 48 bytes"):
+        load_dataset(str(tmp_path / "bad.hdf5"))
+
+
+def test_a_recording_holds_all_parts(tmp_path):
+    random = np.random.default_rng(0)
+    obs = random.integers(0, 256, (40, 48), np.uint8)
+    obs[:, :12] = np.ones(3, np.float32).view(np.uint8)
+    arrays = {
+        "observations": obs,
+        "next_observations": obs[::-1].copy(),
+        "actions": np.zeros((40, 1), np.float32),
+    }
+    ends = {"rewards": np.zeros(40), "terminals": np.arange(40) % 10 == 9, "timeouts": np.zeros(40, bool)}
+    parts = [["image", "picture", [1, 6, 6]], ["proprio", "vector", [3]]]
+    write_hdf5(tmp_path / "x.hdf5", Raw("", arrays | ends, {}, {"obs_parts": parts}))
+    data = OfflineData(str(tmp_path / "x.hdf5"), batch_size=16)
+    assert data.spec.is_bytes and data.dataset.obs.dtype == torch.uint8
+    data.open("fit")
+    assert data.rows.shape[1] == 2 * 12 + 4
+    batch = data.train_rows()
+    assert np.array_equal(batch.obs.numpy(), obs) and np.array_equal(batch.next_obs.numpy(), obs[::-1])

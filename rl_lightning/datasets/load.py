@@ -152,9 +152,11 @@ def spec_of(raw: Raw) -> EnvSpec:
 
 def parts_of(raw: Raw) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
     """What lies side by side in each row of bytes, by the file's own word, which must fit its rows."""
-    told, width = raw.metadata[PARTS], raw.arrays["observations"].shape[1]
+    width = raw.arrays["observations"].shape[1]
     try:
-        parts = tuple((str(name), str(kind), tuple(int(n) for n in shape)) for name, kind, shape in told)
+        parts = tuple(
+            (str(name), str(kind), tuple(map(int, shape))) for name, kind, shape in raw.metadata[PARTS]
+        )
         kinds = {"vector": 1, "discrete": 1, "picture": 3}
         fits = all(len(shape) == kinds[kind] and min(shape) > 0 for _, kind, shape in parts)
         if fits and ObsLayout.of(parts).has_pictures and ObsLayout.of(parts).width == width:

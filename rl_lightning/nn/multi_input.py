@@ -72,14 +72,14 @@ class MultiInput(FeedForward):
                     f"network: observations have no part '{name}'; there are {', '.join(names)}"
                 )
         self.layout = obs_layout
-        self.seen = [part.name for part in obs_layout.parts if part.name not in ignored]
+        self.seen = [name for name in names if name not in ignored]
         if not self.seen:
             raise ConfigError("network.ignore leaves no part of the observations")
-        made = [
-            _encoder(encoders.get(part.name), part) for part in obs_layout.parts if part.name in self.seen
-        ]
-        self.encoders = nn.ModuleList(made)  # a list: names of parts may hold dots, names of modules may not
-        width = sum(encoder.out_dim for encoder in made)
+        seen = [part for part in obs_layout.parts if part.name not in ignored]
+        networks = [_encoder(encoders.get(part.name), part) for part in seen]
+        # A list: names of parts may hold dots, names of modules may not.
+        self.encoders = nn.ModuleList(networks)
+        width = sum(network.out_dim for network in networks)
         self.trunk = None
         if trunk is not None:
             self.trunk = without_memory(
