@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rl_lightning import distributed
@@ -112,6 +113,19 @@ def set_lr(optimizer: Optimizer, schedule: Schedule, progress: float) -> None:
         return  # a scheduler of the user's own may be at work
     for group in optimizer.param_groups:
         group["lr"] = schedule.value(group.setdefault("initial_lr", group["lr"]), progress)
+
+
+@contextmanager
+def freeze_weights(*modules: nn.Module) -> Iterator[None]:
+    """Inside, what is computed leads no gradient into these modules' weights, but through them."""
+    moving = [p for module in modules for p in module.parameters() if p.requires_grad]
+    for p in moving:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in moving:
+            p.requires_grad_(True)
 
 
 class GradientGuard(Stepper):

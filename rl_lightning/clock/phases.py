@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.nearness import nearest
@@ -48,7 +48,7 @@ class Phase:
     Args:
         name: What it is called in metrics and messages.
         type: online, offline (no collecting) or eval_only; decides the hooks where none are given.
-        hooks: The cycle: names, or {name, every, count, after}.
+        hooks: The cycle: names, or {name, every, count, after_updates}.
         env_steps: Duration in env steps of this phase.
         updates: Duration in updates of this phase.
         cycles: Duration in passes through the hooks.
@@ -85,11 +85,27 @@ class Phase:
         return bool(self.cycles or (self.env_steps and collects) or (self.updates and learns))
 
 
-class PhaseContext(NamedTuple):
-    """What an update rule may know of the phase it works in."""
+@dataclass(frozen=True)
+class PhaseContext:
+    """What an update rule may know of the phase it works in: `name`, `type`, its other settings, and what lies below
+    `extra`, each as an attribute.
+
+    Args:
+        phase: As it was configured.
+        progress: Fraction of it that was over when the block began.
+    """
 
     phase: Phase
-    progress: float  # fraction of the phase that was over when the block began
+    progress: float
+
+    def __getattr__(self, name: str) -> Any:
+        phase = self.__dict__.get("phase")
+        if phase is not None and name in Phase.__dataclass_fields__:
+            return getattr(phase, name)
+        if phase is not None and name in phase.extra:
+            return phase.extra[name]
+        known = [] if phase is None else [*Phase.__dataclass_fields__, *phase.extra]
+        raise AttributeError(f"a phase has no '{name}'{_nearest(name, known)}; free keys go below extra:")
 
 
 def parse_phases(entries: Sequence[dict[str, Any]], updates: Sequence[str]) -> list[Phase]:
@@ -139,9 +155,11 @@ def _check_keys(where: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def default_hooks(kind: str, updates: Sequence[str]) -> list[str]:
+    """The usual cycle of a phase; `update` stands for the hooks of its halves."""
     if kind == "eval_only":
         return ["evaluate"]
-    return [*updates] if kind == "offline" else ["collect", *updates]
+    usual = ["update"] if "update" in updates else [*updates]
+    return usual if kind == "offline" else ["collect", *usual]
 
 
 def _hook(where: str, item: str | dict[str, Any], names: Sequence[str]) -> Hook:

@@ -99,8 +99,27 @@ class DiscreteSAC(PolicyModule):
         return (logits.argmax(-1) if generator is None else categorical_sample(logits, generator)), carry
 
     def update(self, batch: Transitions) -> Metrics:
-        actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
         batch = standardised(self.norm, batch, distributed.gather)
+        metrics, q = self._critic_step(batch)
+        metrics |= self._actor_step(batch, q)
+        self._update_targets()
+        return metrics
+
+    def update_critic(self, batch: Transitions) -> Metrics:
+        """The critics alone; the policy stays as it is."""
+        metrics, _ = self._critic_step(standardised(self.norm, batch, distributed.gather))
+        self._update_targets()
+        return metrics
+
+    def update_actor(self, batch: Transitions) -> Metrics:
+        """The policy and its temperature alone."""
+        batch = standardised(self.norm, batch, distributed.gather)
+        with torch.no_grad():
+            q = self.q(batch.obs)
+        return self._actor_step(batch, q)
+
+    def _critic_step(self, batch: Transitions) -> tuple[Metrics, Tensor]:
+        """Metrics, and the values of all actions before the step.  -> [E, B, A]"""
         alpha = self.log_alpha.exp().detach()
         with torch.no_grad():
             log_probs = self._log_probs(batch.next_obs, batch.next_mask)
@@ -110,25 +129,31 @@ class DiscreteSAC(PolicyModule):
         q = self.q(batch.obs)  # [E, B, A]
         chosen = q.gather(-1, batch.action[None, :, None].expand(len(q), -1, 1))[..., 0]
         critic_loss = 0.5 * (batch.weight * (chosen - target).square()).mean(-1).sum()
-        self.step(critic_optimizer, critic_loss, self.max_grad_norm)
+        self.step(self.raw_optimizers()[1], critic_loss, self.max_grad_norm)
+        metrics = {
+            "train/critic_loss": critic_loss,
+            "train/q_values": chosen.mean(),
+            "train/alpha": alpha,
+            "priority": (chosen - target).detach().abs().mean(0),
+        }
+        return metrics, q.detach()
+
+    def _actor_step(self, batch: Transitions, q: Tensor) -> Metrics:
+        actor_optimizer, _, *alpha_optimizer = self.raw_optimizers()
+        alpha = self.log_alpha.exp().detach()
         log_probs = self._log_probs(batch.obs, batch.mask)
         probs = log_probs.exp()
-        actor_loss = (probs * (alpha * log_probs - q.detach().amin(0))).sum(-1).mean()
+        actor_loss = (probs * (alpha * log_probs - q.amin(0))).sum(-1).mean()
         self.step(actor_optimizer, actor_loss, self.max_grad_norm)
         entropy = -(probs * log_probs).sum(-1).detach().mean()
         if alpha_optimizer:
             self.step(alpha_optimizer[0], self.log_alpha * (entropy - self.target_entropy))
+        return {"train/actor_loss": actor_loss, "train/entropy": entropy}
+
+    def _update_targets(self) -> None:
         self.updates += 1
         if self.updates % self.target_every == 0:
             polyak_update(list(self.q_target.parameters()), list(self.q.parameters()), self.tau)
-        return {
-            "train/critic_loss": critic_loss,
-            "train/actor_loss": actor_loss,
-            "train/q_values": chosen.mean(),
-            "train/alpha": alpha,
-            "train/entropy": entropy,
-            "priority": (chosen - target).detach().abs().mean(0),
-        }
 
     def _log_probs(self, obs: Tensor, mask: Tensor | None) -> Tensor:
         """Of every action; an illegal one's is low but small enough to be multiplied by a probability of 0."""

@@ -31,6 +31,8 @@ from rl_lightning.optim.schedules import Constant, Schedule
 from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Rollout
 
+BOTH = ("policy", "value")
+
 
 class Minibatch(NamedTuple):
     """Rows of a rollout: single steps [B, ...], or whole envs [T, B, ...] where the network remembers."""
@@ -206,6 +208,18 @@ class PPO(PolicyModule):
         return self.policy(features), self.value(value_features)
 
     def update(self, rollout: Rollout) -> Metrics:
+        """Policy and value together."""
+        return self._passes(rollout, BOTH)
+
+    def update_actor(self, rollout: Rollout) -> Metrics:
+        """The policy alone; the value stays as it is, but for a network that both share."""
+        return self._passes(rollout, ("policy",))
+
+    def update_critic(self, rollout: Rollout) -> Metrics:
+        """The value alone; the policy stays as it is, but for a network that both share."""
+        return self._passes(rollout, ("value",))
+
+    def _passes(self, rollout: Rollout, learned: tuple[str, ...]) -> Metrics:
         rows = RolloutMinibatches(rollout, self.recurrent, self._rows_per_minibatch(rollout))
         order = torch.randperm(rows.count, device=rollout.obs.device)
         old_log_prob, old_value = self._old_log_probs_and_values(rows, order)
@@ -223,7 +237,7 @@ class PPO(PolicyModule):
                 order = torch.randperm(rows.count, device=rollout.obs.device)
             for part in rows.shuffled(order, old_log_prob, old_value, advantage, target):
                 stop_request.raise_if_stopped()
-                history.append(self._minibatch(part, optimizer))
+                history.append(self._minibatch(part, optimizer, learned))
                 if self.target_kl is not None and self._kl_exceeded(history[-1]["train/approx_kl"]):
                     stop = True
                     break
@@ -295,7 +309,7 @@ class PPO(PolicyModule):
         stacked = tuple(torch.stack(parts) for parts in zip(*carries, strict=True))
         return self._single_value(rollout.final_obs, stacked)
 
-    def _minibatch(self, part: Minibatch, optimizer: Optimizer) -> Metrics:
+    def _minibatch(self, part: Minibatch, optimizer: Optimizer, learned: tuple[str, ...]) -> Metrics:
         old_log_prob, old_value, advantage, target = part.extra
         params, value = self.evaluate_rows(part.obs, part.carry, part.is_first)
         if self.normalize_advantages and advantage.numel() > 1:
@@ -305,11 +319,13 @@ class PPO(PolicyModule):
         log_prob, entropies = self.policy.evaluate(params, part.action, part.mask)
         policy_loss, kl, clipped = ppo_loss(log_prob, old_log_prob, advantage, clip)
         value_loss = clipped_value_loss(value, old_value, target, self.clip_range_vf)
-        loss = torch.add(policy_loss, value_loss, alpha=self.vf_coef)
         # without a weight the entropy is only watched: no gradient is computed through it
         entropy = (entropies if self.ent_coef else entropies.detach()).mean()
-        if self.ent_coef:
-            loss = torch.sub(loss, entropy, alpha=self.ent_coef)
+        if learned == ("value",):
+            loss = self.vf_coef * value_loss
+        else:
+            loss = torch.add(policy_loss, value_loss, alpha=self.vf_coef) if learned == BOTH else policy_loss
+            loss = torch.sub(loss, entropy, alpha=self.ent_coef) if self.ent_coef else loss
         norm = self.step(optimizer, loss, self.max_grad_norm)
         assert norm is not None
         return {

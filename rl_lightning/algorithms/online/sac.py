@@ -177,8 +177,25 @@ class SAC(PolicyModule):
         return torch.tanh(mean + log_std.exp() * standard_noise(mean.shape, generator, mean)), carry
 
     def update(self, batch: Transitions) -> Metrics:
-        actor_optimizer, critic_optimizer, *alpha_optimizer = self.raw_optimizers()
         batch = standardised(self.norm, batch, distributed.gather)
+        metrics = self._critic_step(batch)
+        for _ in range(self._actor_steps()):
+            metrics |= self._actor_step(batch)
+        self._update_targets()
+        return metrics
+
+    def update_critic(self, batch: Transitions) -> Metrics:
+        """The critics alone; the policy stays as it is."""
+        metrics = self._critic_step(standardised(self.norm, batch, distributed.gather))
+        self._update_targets()
+        return metrics
+
+    def update_actor(self, batch: Transitions) -> Metrics:
+        """The policy and its temperature alone."""
+        return self._actor_step(standardised(self.norm, batch, distributed.gather))
+
+    def _critic_step(self, batch: Transitions) -> Metrics:
+        critic_optimizer = self.raw_optimizers()[1]
         alpha = self.log_alpha.detach().exp()
         q_target = self._q_target(batch, alpha)
         q = self.q(self.encoder(batch.obs), batch.action)  # [E, B]
@@ -186,20 +203,17 @@ class SAC(PolicyModule):
         critic_loss = 0.5 * (batch.weight * error.square()).mean(-1).sum()
         self.step(critic_optimizer, critic_loss, self.max_grad_norm)
         self.updates += 1
-        metrics = {
+        return {
             "train/critic_loss": critic_loss.detach(),
             "train/q_values": q.detach().mean(),
             "train/alpha": alpha,
             "priority": error.detach().abs().mean(0),
         }
-        if self.lr_schedule is not None:
-            set_lr(actor_optimizer, self.lr_schedule, self.progress)
-        for _ in range(self._actor_steps()):
-            metrics |= self._actor_step(batch, actor_optimizer, alpha_optimizer)
+
+    def _update_targets(self) -> None:
         polyak_update(self.q_target.tensors(), self.q.tensors(), self.tau)
         if not isinstance(self.encoder, nn.Identity):
             polyak_update(list(self.encoder_target.parameters()), list(self.encoder.parameters()), self.tau)
-        return metrics
 
     @torch.no_grad()
     def _q_target(self, batch: Transitions, alpha: Tensor) -> Tensor:
@@ -220,9 +234,10 @@ class SAC(PolicyModule):
         loss = (self.log_alpha.detach().exp() * log_prob - value).mean()
         return loss, -log_prob.detach().mean()
 
-    def _actor_step(
-        self, batch: Transitions, actor_optimizer: Optimizer, alpha_optimizer: list[Optimizer]
-    ) -> Metrics:
+    def _actor_step(self, batch: Transitions) -> Metrics:
+        actor_optimizer, _, *alpha_optimizer = self.raw_optimizers()
+        if self.lr_schedule is not None:
+            set_lr(actor_optimizer, self.lr_schedule, self.progress)
         actor_loss, entropy = self._actor_loss(batch)
         self.step(actor_optimizer, actor_loss, self.max_grad_norm)
         if alpha_optimizer:

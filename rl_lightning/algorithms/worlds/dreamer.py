@@ -6,16 +6,15 @@ The versions differ in what they are made of, and that is their YAML: configs/dr
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.algorithms.step import freeze_weights
 from rl_lightning.errors import ConfigError
 from rl_lightning.factories import make
 from rl_lightning.functional.imagined_returns import ArrivalReturns, ImaginedReturns, Targets
@@ -219,9 +218,7 @@ class Dreamer(PolicyModule):
     def _imagine(self, window: Window, observed: Observed) -> ImaginationLosses:
         """Losses of actor and critic. Of the world and the critic nothing gets a gradient from the actor's."""
         start = LatentState(*(part.detach().flatten(0, 1) for part in observed.state))
-        horizon = (
-            self.phase.phase.horizon if self.phase is not None and self.phase.phase.horizon else self.horizon
-        )
+        horizon = (None if self.phase is None else self.phase.horizon) or self.horizon
         distribution, width = self.actor.distribution, self.spec.action_dim
         noise = distribution.noise((horizon, len(start.deter), width), start.deter).unbind()
         samples: list[Tensor] = []
@@ -304,16 +301,3 @@ class Dreamer(PolicyModule):
             self.optimizer(self.actor.parameters(), self.actor_lr),
             self.optimizer(self.critic.parameters(), self.critic_lr),
         ]
-
-
-@contextmanager
-def freeze_weights(*modules: nn.Module) -> Iterator[None]:
-    """Inside, what is computed leads no gradient into these modules' weights, but through them."""
-    moving = [p for module in modules for p in module.parameters() if p.requires_grad]
-    for p in moving:
-        p.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for p in moving:
-            p.requires_grad_(True)

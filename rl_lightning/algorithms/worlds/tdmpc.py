@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
+from rl_lightning.algorithms.step import freeze_weights
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_update
 from rl_lightning.models.latent_mpc.latent_world import check_windows, flat_obs
@@ -120,6 +121,27 @@ class TDMPC(PolicyModule):
 
     def update(self, batch: Sequences) -> Metrics:
         """Rows t = 0 ... H of a window: action[t] leads from obs[t] to obs[t + 1], reward[t + 1] is what it paid."""
+        metrics, latents = self._model_step(batch, ("consistency", "reward", "value"))
+        metrics |= self._policy_step(latents)
+        self._update_targets()
+        return metrics
+
+    def update_world_model(self, batch: Sequences) -> Metrics:
+        """What comes next and what it pays, without what it is worth."""
+        metrics, _ = self._model_step(batch, ("consistency", "reward"))
+        self._update_targets()
+        return metrics
+
+    def update_controller(self, batch: Sequences) -> Metrics:
+        """The values and the policy, on latents of a world that stays as it is."""
+        with freeze_weights(self.model.encoder, self.model.dynamics, self.model.reward):
+            metrics, latents = self._model_step(batch, ("value",))
+            metrics |= self._policy_step(latents)
+        self._update_targets()
+        return metrics
+
+    def _model_step(self, batch: Sequences, learned: tuple[str, ...]) -> tuple[Metrics, Tensor]:
+        """Learns these of consistency, reward and value along the windows; metrics, and the latents [H+1, B, Z]."""
         check_windows(batch, self.planner.horizon)
         if bool(batch.terminated.any()):
             raise ConfigError(
@@ -142,27 +164,28 @@ class TDMPC(PolicyModule):
             value_loss = value_loss + weight * (q - target[t]).square().sum(0)
             wrong = wrong + weight * (q - target[t]).detach().abs().sum(0)
         latents.append(latent.detach())
-        rows = self.consistency_coef * consistency.clamp(max=LIMIT)
-        rows = (
-            rows
-            + self.reward_coef * reward_loss.clamp(max=LIMIT)
-            + self.value_coef * value_loss.clamp(max=LIMIT)
-        )
+        weighted = {
+            "consistency": self.consistency_coef * consistency.clamp(max=LIMIT),
+            "reward": self.reward_coef * reward_loss.clamp(max=LIMIT),
+            "value": self.value_coef * value_loss.clamp(max=LIMIT),
+        }
+        rows = sum((weighted[name] for name in learned), torch.zeros_like(consistency))
         rows = rows if batch.weight is None else batch.weight * rows
         loss = rows.mean() / len(action)
-        model_optimizer, policy_optimizer = self.raw_optimizers()
-        norm = self.step(model_optimizer, loss, self.max_grad_norm)
+        norm = self.step(self.raw_optimizers()[0], loss, self.max_grad_norm)
         metrics = {
             "train/loss": loss.detach(), "world_model/consistency_loss": consistency.detach().mean(),
             "world_model/reward_loss": reward_loss.detach().mean(),
             "world_model/value_loss": value_loss.detach().mean(),
             "train/td_target": target.mean(), "priority": wrong.clamp(max=LIMIT),
         }  # fmt: skip
-        metrics |= self._policy_step(torch.stack(latents), policy_optimizer)
+        metrics |= {} if norm is None else {"train/grad_norm": norm}
+        return metrics, torch.stack(latents)
+
+    def _update_targets(self) -> None:
         self.updates += 1
         if self.updates % self.target_every == 0:
             polyak_update(list(self.target_model.parameters()), list(self.model.parameters()), self.tau)
-        return metrics | ({} if norm is None else {"train/grad_norm": norm})
 
     def _target(self, next_obs: Tensor, reward: Tensor) -> Tensor:  # [H, B, O], [H, B] -> [H, B]
         latent = self.model.encode(next_obs)
@@ -171,13 +194,13 @@ class TDMPC(PolicyModule):
         )
         return reward + self.gamma * self.target_model.q(torch.cat((latent, action), -1)).amin(0)
 
-    def _policy_step(self, latents: Tensor, optimizer: Optimizer) -> Metrics:
+    def _policy_step(self, latents: Tensor) -> Metrics:
         noise = torch.randn((*latents.shape[:2], self.spec.action_dim), device=latents.device)
         action = self.model.choose(latents, noise)
         value = self.model.q(torch.cat((latents, action), -1)).amin(0).mean(1)  # [H+1]
         weight = self.rho ** torch.arange(len(value), device=value.device, dtype=value.dtype)
         loss = -(weight * value).sum()
-        self.step(optimizer, loss, self.max_grad_norm)
+        self.step(self.raw_optimizers()[1], loss, self.max_grad_norm)
         return {"train/policy_loss": loss.detach(), "train/q_values": value.detach().mean()}
 
     def configure_optimizers(self) -> list[Optimizer]:

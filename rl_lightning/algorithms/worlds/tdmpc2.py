@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +45,16 @@ SIZES: dict[str, dict[str, Any]] = {
     "48M": {"latent_dim": 768, "encoder_hidden_dims": [1792] * 3, "hidden_dim": 1792, "num_critics": 5},
     "317M": {"latent_dim": 1376, "encoder_hidden_dims": [4096] * 4, "hidden_dim": 4096, "num_critics": 8},
 }
+
+
+class Window(NamedTuple):
+    """What is learned from: rows t = 0 ... H, time first."""
+
+    first: Tensor  # [B, O]
+    action: Tensor  # [H, B, A], from row t to row t + 1
+    reward: Tensor  # [H, B], what that paid
+    terminated: Tensor  # [H, B]
+    goal: Tensor  # [H, B, Z], what the latents should become; nothing is learned through it
 
 
 class TDMPC2(PolicyModule):
@@ -157,25 +167,52 @@ class TDMPC2(PolicyModule):
 
     def update(self, batch: Sequences) -> Metrics:
         """Rows t = 0 ... H of a window: action[t] leads from obs[t] to obs[t + 1], reward[t + 1] is what it paid."""
+        window = self._window(batch)
+        with torch.no_grad():
+            target = self._target(window.goal, window.reward, window.terminated)
+        latents = self._unroll(window)
+        losses = self._model_losses(latents, window)
+        losses["value"] = self._value_loss(latents[:-1], window.action, target)
+        metrics = self._model_step(losses)
+        metrics |= self._policy_step(latents.detach())
+        self._update_targets()
+        return metrics | {"train/td_target": target.mean()}
+
+    def update_world_model(self, batch: Sequences) -> Metrics:
+        """What comes next and what it pays, without what it is worth."""
+        window = self._window(batch)
+        return self._model_step(self._model_losses(self._unroll(window), window))
+
+    def update_controller(self, batch: Sequences) -> Metrics:
+        """The values and the policy, on latents of a world that stays as it is."""
+        window = self._window(batch)
+        with torch.no_grad():
+            target = self._target(window.goal, window.reward, window.terminated)
+            latents = self._unroll(window)
+        metrics = self._model_step({"value": self._value_loss(latents[:-1], window.action, target)})
+        metrics |= self._policy_step(latents)
+        self._update_targets()
+        return metrics | {"train/td_target": target.mean()}
+
+    def _window(self, batch: Sequences) -> Window:
         self._check(batch)
         seen = random_shift(batch.obs, self.shift_pixels) if self.spec.is_pixels else batch.obs
-        obs, action = seen.transpose(0, 1), batch.action.transpose(0, 1)[:-1]  # [H+1, B, O], [H, B, A]
-        reward, terminated = batch.reward.T[1:], batch.terminated.T[1:]  # [H, B]
+        obs, action = seen.transpose(0, 1), batch.action.transpose(0, 1)[:-1]
         with torch.no_grad():
-            goal = self.model.encode(obs[1:])  # what the latents should become; nothing is learned through it
-            target = self._target(goal, reward, terminated)
-        latents = self._unroll(obs[0], action)
-        losses = self._losses(latents, goal, action, reward, terminated, target)
+            goal = self.model.encode(obs[1:])
+        return Window(obs[0], action, batch.reward.T[1:], batch.terminated.T[1:], goal)
+
+    def _model_step(self, losses: dict[str, Tensor]) -> Metrics:
         loss = sum(
             (self.weights[name] * value for name, value in losses.items()), torch.zeros_like(self.scale)
         )
-        model_optimizer, policy_optimizer = self.raw_optimizers()
-        norm = self.step(model_optimizer, loss, self.max_grad_norm)
+        norm = self.step(self.raw_optimizers()[0], loss, self.max_grad_norm)
         metrics = {f"world_model/{name}": value.detach() for name, value in losses.items()}
-        metrics |= self._policy_step(latents.detach(), policy_optimizer)
-        polyak_update(list(self.q_target.parameters()), list(self.model.q.parameters()), self.tau)
-        metrics |= {"train/loss": loss.detach(), "train/td_target": target.mean()}
+        metrics["train/loss"] = loss.detach()
         return metrics | ({} if norm is None else {"train/grad_norm": norm})
+
+    def _update_targets(self) -> None:
+        polyak_update(list(self.q_target.parameters()), list(self.model.q.parameters()), self.tau)
 
     def _check(self, batch: Sequences) -> None:
         check_windows(batch, self.planner.horizon)
@@ -184,10 +221,10 @@ class TDMPC2(PolicyModule):
                 f"{self.spec.env_id} ends its episodes. Use --model.episodic true (the authors call it experimental)"
             )
 
-    def _unroll(self, first: Tensor, action: Tensor) -> Tensor:
-        """Latents of the window by the model's own steps.  [B, O], [H, B, A] -> [H+1, B, Z]"""
-        latents = [self.model.encode(first)]
-        for each in action.unbind():
+    def _unroll(self, window: Window) -> Tensor:
+        """Latents of the window by the model's own steps.  -> [H+1, B, Z]"""
+        latents = [self.model.encode(window.first)]
+        for each in window.action.unbind():
             latents.append(self.model.dynamics(torch.cat((latents[-1], each), -1)))
         return torch.stack(latents)
 
@@ -203,35 +240,30 @@ class TDMPC2(PolicyModule):
         logits = q(torch.cat((latent, action), -1).flatten(0, 1), which, dropping)
         return self.model.decode_value(logits).unflatten(1, latent.shape[:2])
 
-    def _losses(
-        self,
-        latents: Tensor,
-        goal: Tensor,
-        action: Tensor,
-        reward: Tensor,
-        terminated: Tensor,
-        target: Tensor,
-    ) -> dict[str, Tensor]:
-        horizon, batch = reward.shape
-        weight = self.rho ** torch.arange(horizon, device=reward.device, dtype=reward.dtype)
-        both = torch.cat((latents[:-1], action), -1).flatten(0, 1)
-        error = (latents[1:] - goal).square().mean((1, 2))
-        reward_loss = (
-            self.model.two_hot_loss(self.model.reward(both), reward.flatten()).view(horizon, batch).mean(1)
-        )
-        values = self.model.two_hot_loss(self.model.q(both, dropping=True), target.flatten())  # [E, H * B]
-        value_loss = values.view(-1, horizon, batch).mean((0, 2))
+    def _model_losses(self, latents: Tensor, window: Window) -> dict[str, Tensor]:
+        both = torch.cat((latents[:-1], window.action), -1).flatten(0, 1)
+        error = (latents[1:] - window.goal).square().mean((1, 2))
+        reward_loss = self.model.two_hot_loss(self.model.reward(both), window.reward.flatten())
         losses = {
-            "consistency": (weight * error).sum() / horizon,
-            "reward": (weight * reward_loss).sum() / horizon,
-            "value": (weight * value_loss).sum() / horizon,
+            "consistency": self._over_horizon(error),
+            "reward": self._over_horizon(reward_loss.view_as(window.reward).mean(1)),
         }
         if self.model.terminated is not None:
             logits = self.model.terminated(latents[1:])[..., 0]
-            losses["terminated"] = F.binary_cross_entropy_with_logits(logits, terminated)
+            losses["terminated"] = F.binary_cross_entropy_with_logits(logits, window.terminated)
         return losses
 
-    def _policy_step(self, latents: Tensor, optimizer: Optimizer) -> Metrics:
+    def _value_loss(self, latents: Tensor, action: Tensor, target: Tensor) -> Tensor:
+        both = torch.cat((latents, action), -1).flatten(0, 1)
+        values = self.model.two_hot_loss(self.model.q(both, dropping=True), target.flatten())  # [E, H * B]
+        return self._over_horizon(values.view(-1, *target.shape).mean((0, 2)))
+
+    def _over_horizon(self, loss: Tensor) -> Tensor:
+        """The mean of a loss [H], later steps weighing less."""
+        weight = self.rho ** torch.arange(len(loss), device=loss.device, dtype=loss.dtype)
+        return (weight * loss).sum() / len(loss)
+
+    def _policy_step(self, latents: Tensor) -> Metrics:
         mean, log_std = self.model.gaussian(latents)
         noise = torch.randn_like(mean)
         action = torch.tanh(mean + log_std.exp() * noise)
@@ -241,7 +273,7 @@ class TDMPC2(PolicyModule):
         weight = self.rho ** torch.arange(len(value), device=value.device, dtype=value.dtype)
         gain = (self.ent_coef * entropy + value / self.scale.clone()).mean(1)
         loss = -(weight * gain).mean()
-        self.step(optimizer, loss, self.max_grad_norm)
+        self.step(self.raw_optimizers()[1], loss, self.max_grad_norm)
         return {
             "train/policy_loss": loss.detach(),
             "train/entropy": entropy.detach().mean(),
