@@ -116,6 +116,14 @@ def test_a_finished_run_says_so(rl: Rl, workdir: Path) -> None:
     assert "done: 96 env_steps" in rl("resume", "whole", "--env_steps", "96").out
 
 
+def test_a_schedule_that_has_ended_is_told_of(rl: Rl, workdir: Path) -> None:
+    """It went to the end of the old budget: nothing that comes later undoes that."""
+    began = ("fit", "--config", "cartpole.yaml", "--env_steps", "32", "--model.lr_schedule", "Linear")
+    assert rl(*began, "--name", "short").code == 0
+    longer = rl("resume", "short", "--env_steps", "64")
+    assert longer.code == 0 and "note: model.lr_schedule followed the old budget" in longer.err
+
+
 def test_a_file_that_is_no_checkpoint_is_named(rl: Rl, workdir: Path) -> None:
     (workdir / "checkpoints").mkdir()
     (workdir / "bad.ckpt").write_text("garbage")
