@@ -61,6 +61,14 @@ def test_stages_are_named_compared_and_reported(seeds: list[Run], tmp_path: Path
     assert "3 episodes" in (tmp_path / "r.html").read_text()
 
 
+@pytest.mark.parametrize(("count", "what"), [(2, "mean of 2 evaluations"), (10, "last-10 mean")])
+def test_a_mean_of_fewer_than_ten_says_so(tmp_path: Path, count: int, what: str) -> None:
+    (tmp_path / "pipeline.json").write_text(json.dumps({"jobs": {"train": {"status": "done"}}}))
+    (tmp_path / "train").mkdir()
+    Run(tmp_path / "train").update(last10=3.0, last10_of=count, best=4.0)
+    assert stage_table(Run(tmp_path)).rows[0][2:4] == ["3.00", what]
+
+
 def test_cycles_are_one_line(tmp_path: Path) -> None:
     jobs = {key: {"status": "done", "seconds": 30.0} for key in ("explore", "policy-1", "policy-2")}
     (tmp_path / "pipeline.json").write_text(json.dumps({"jobs": jobs}))
