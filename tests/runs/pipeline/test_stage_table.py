@@ -58,7 +58,8 @@ def test_stages_are_named_compared_and_reported(seeds: list[Run], tmp_path: Path
     assert compared.code == 0 and "g/train" in compared.out and "better than g/train" in compared.out
     assert rl("export", "g-s0", "--format", "csv").out.count("g-s0/") == 2
     assert rl("report", "g-s0", "--output", str(tmp_path / "r.html")).code == 0
-    assert "3 episodes" in (tmp_path / "r.html").read_text()
+    page = (tmp_path / "r.html").read_text()
+    assert "3 episodes" in page and ">g-s0/train<" in page
 
 
 @pytest.mark.parametrize(("count", "what"), [(2, "mean of 2 evaluations"), (10, "last-10 mean")])
