@@ -114,3 +114,12 @@ def test_several_metrics_without_a_comma(rl: Rl) -> None:
 def test_a_command_is_told_of_its_own_flags(rl: Rl) -> None:
     assert "RL Zoo's word for rl sweep --trials" in rl("sweep", "x.yaml", "--n-trials", "3").err
     assert "word for" not in rl("plot", "x", "--learning_rate", "3").err
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [("--run.eval_ev", "did you mean 'eval_every'?"), ("--trainer.max_epoch", "OfflineRL-Kit's word for")],
+)
+def test_half_an_option_is_none(rl: Rl, flag: str, told: str) -> None:
+    result = rl("fit", "--config", "cartpole.yaml", flag, "1")
+    assert result.code == 2 and told in result.err, result.err
