@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -170,7 +171,8 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         That of the first optimizer is `train/learning_rate`; those of others are called after what they train.
         """
         settings: dict[str, float] = {}
-        for place, (owner, optimizer) in enumerate(zip(self._owners(), self.trainer.optimizers, strict=True)):
+        optimizers = [optimizer for optimizer in self.trainer.optimizers if optimizer.param_groups]
+        for place, (owner, optimizer) in enumerate(zip(self._owners(optimizers), optimizers, strict=True)):
             if "lr" in (group := optimizer.param_groups[0]):
                 settings[f"train/learning_rate{f'_{owner}' if place else ''}"] = float(group["lr"])
         for name, schedule in vars(self).items():
@@ -183,10 +185,10 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
             settings["train/ent_coef"] = ent_coef
         return settings
 
-    def _owners(self) -> list[str]:
+    def _owners(self, optimizers: Sequence[Optimizer]) -> list[str]:
         """The part of the module that each optimizer trains first, by a word that no other has: actor, q, alpha."""
         names, owners = {id(weight): name for name, weight in self.named_parameters()}, list[str]()
-        for place, optimizer in enumerate(self.trainer.optimizers):
+        for place, optimizer in enumerate(optimizers):
             words = names.get(id(optimizer.param_groups[0]["params"][0]), "").split(".")
             free = [word for word in words if word and not word.isdigit() and word not in owners]
             owners.append(free[0].removeprefix("log_") if free else str(place + 1))

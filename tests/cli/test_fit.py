@@ -341,3 +341,11 @@ def test_what_a_schedule_moves_is_logged(rl: Rl, workdir: Path, config: str, wan
     assert len(speeds) >= 2 and min(speeds) > 0, "nor is the end, where nothing moves, a speed"
     rates = [float(row["train/learning_rate"]) for row in rows]
     assert rates[0] >= rates[-1] > 0
+
+
+def test_what_has_no_optimizer_has_no_learning_rate(rl: Rl, workdir: Path) -> None:
+    done = rl(
+        "fit", "--config", "random/cartpole", "--name", "r", "--env_steps", "256", "--eval_every", "null"
+    )
+    assert done.code == 0, done.err
+    assert "learning_rate" not in (workdir / "lightning_logs/r/metrics.csv").read_text()
