@@ -77,9 +77,9 @@ def finish(group: str, members: dict[int, str], commands: dict[int, list[str]], 
     print(summary(group, members))
     failed = {seed: code for seed, code in codes.items() if code}
     if failed:
-        begun = {seed for seed, name in members.items() if (logs_root() / name).is_dir()}
+        with_folder = {seed for seed, name in members.items() if (logs_root() / name).is_dir()}
         listing = ", ".join(
-            f"seed {seed} ({f'exit {code}' if seed in begun else 'not begun'})"
+            f"seed {seed} ({f'exit {code}' if seed in with_folder else 'not begun'})"
             for seed, code in failed.items()
         )
         recorded = group_of(group) is not None  # else the same line is typed again
