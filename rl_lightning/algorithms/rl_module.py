@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -171,10 +172,15 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         return means
 
     def settings_now(self) -> dict[str, float]:
-        """Learning rates, and the settings that a schedule moves, as they are now; PPO's entropy coefficient too."""
-        groups = [group for optimizer in self.trainer.optimizers for group in optimizer.param_groups[:1]]
-        rates = list(dict.fromkeys(float(group["lr"]) for group in groups if "lr" in group))
-        settings = {f"train/learning_rate{f'_{i + 1}' if i else ''}": rate for i, rate in enumerate(rates)}
+        """Learning rates, and the settings that a schedule moves, as they are now; PPO's entropy coefficient too.
+
+        That of the first optimizer is `train/learning_rate`; those of others are called after what they train.
+        """
+        settings: dict[str, float] = {}
+        optimizers = [optimizer for optimizer in self.trainer.optimizers if optimizer.param_groups]
+        for place, (owner, optimizer) in enumerate(zip(self._owners(optimizers), optimizers, strict=True)):
+            if "lr" in (group := optimizer.param_groups[0]):
+                settings[f"train/learning_rate{f'_{owner}' if place else ''}"] = float(group["lr"])
         for name, schedule in vars(self).items():
             start = vars(self).get(name.removesuffix("_schedule"))
             if name.endswith("_schedule") and name != "lr_schedule" and isinstance(start, float):
@@ -184,6 +190,15 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
         if isinstance(ent_coef := vars(self).get("ent_coef"), float):
             settings["train/ent_coef"] = ent_coef
         return settings
+
+    def _owners(self, optimizers: Sequence[Optimizer]) -> list[str]:
+        """The part of the module that each optimizer trains first, by a word that no other has: actor, q, alpha."""
+        names, owners = {id(weight): name for name, weight in self.named_parameters()}, list[str]()
+        for place, optimizer in enumerate(optimizers):
+            words = names.get(id(optimizer.param_groups[0]["params"][0]), "").split(".")
+            free = [word for word in words if word and not word.isdigit() and word not in owners]
+            owners.append(free[0].removeprefix("log_") if free else str(place + 1))
+        return owners
 
     def summarize_evaluation(self) -> dict[str, float]:
         """The `eval/*` metrics of the rounds since the last call, over all ranks; none after a sanity check."""

@@ -45,9 +45,15 @@ class CleanupPlan:
     def __str__(self) -> str:
         lines = [f"kept   {printable(name)}: {reason}" for name, reason in self.kept_because.items()]
         for name, paths in self.to_delete.items():
-            lines.append(f"clean  {printable(name)}: {', '.join(path.name for path in paths)}")
+            lines.append(f"clean  {printable(name)}: {_listed(paths)}")
         total = f"{len(self.to_delete)} runs to clean, {file_size(self.size)}"
         return "\n".join([*lines, f"{total}; configs, records and metrics stay"])
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    """What goes, each kind once; of a pipeline that of all its stages."""
+    kinds = ["events" if path.name.startswith("events.") else path.name for path in paths]
+    return ", ".join(dict.fromkeys(kinds))
 
 
 def plan(index: Index, best: int | None, recent_days: float | None, metric: str = "last10") -> CleanupPlan:

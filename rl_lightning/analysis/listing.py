@@ -66,7 +66,7 @@ def list_runs(kind: str, query: RunQuery, form: str = "table", edge: int | None 
         if kind == "groups":
             rows = group_rows(runs)[: query.limit]
         elif kind == "pipelines":
-            rows = stage_rows(runs[: query.limit])
+            rows = stage_rows(runs[: query.limit], form)
         else:
             rows = run_rows(runs[: query.limit], query.columns, form)
     nothing = "no runs here yet; start one with: rl fit --config ppo/cartpole"
@@ -161,15 +161,25 @@ def group_rows(runs: Sequence[RunEntry]) -> list[Row]:
     return rows
 
 
-def stage_rows(runs: Sequence[RunEntry]) -> list[Row]:
-    """Pipelines, each followed by its stages."""
+def stage_rows(runs: Sequence[RunEntry], form: str = "table") -> list[Row]:
+    """Pipelines in the given order, each followed by its stages as they were begun."""
     rows = []
-    for run in sorted(runs, key=lambda run: run.name):
+    places = {name: place for place, name in enumerate(dict.fromkeys(whole_of(run) for run in runs))}
+    for run in sorted(
+        runs, key=lambda run: (places[whole_of(run)], run.is_stage, str(run.record.get("created") or ""))
+    ):
         row = {c: run.record.get(c) for c in ("algorithm", "env", "env_step", "update", "best", "last10")}
         row["dataset"] = dataset_of(run)
         row |= {"algorithm": "pipeline"} if run.is_pipeline else {}
+        if form == "table" and is_few_of_ten(run) and isinstance(row["last10"], float):
+            row["last10"] = score(row["last10"]) + MARK
         rows.append({"name": run.name, "status": run.status, **row})
     return rows
+
+
+def whole_of(run: RunEntry) -> str:
+    """The pipeline that a stage belongs to."""
+    return run.name.partition("/")[0]
 
 
 def config_rows() -> list[Row]:

@@ -85,8 +85,13 @@ def check_prefix(env_id: str) -> None:
 
 
 def unknown_id(env_id: str) -> ConfigError:
-    near = nearest(env_id, all_ids())
-    hint = f"; did you mean '{near}'?" if near else ""
+    ids = all_ids()
+    space, slash, name = env_id.partition("/")
+    is_unknown_space = bool(slash) and not any(known.startswith(f"{space}/") for known in ids)
+    alike = [known for known in ids if "/" in known] if is_unknown_space else ids  # lab/Robot is not Acrobot
+    near = nearest(env_id, alike) or (name if is_unknown_space and name in ids else None)
+    of_user = "; if a package of yours registers it, add: --import PACKAGE" if is_unknown_space else ""
+    hint = f"; did you mean '{near}'?" if near else of_user
     return ConfigError(f"unknown env id '{env_id}'{hint}")
 
 

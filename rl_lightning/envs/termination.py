@@ -197,6 +197,6 @@ def termination_for(env_id: str) -> Termination:
     if family not in FAMILIES:
         raise ConfigError(
             f"no rule says when an episode of '{env_id}' ends; there are rules for {', '.join(FAMILIES)}.\n"
-            f"Give one: termination: {{class_path: NoTermination}}, or a subclass of Termination of your own"
+            "Give one: --data.termination NoTermination, or a subclass of Termination of your own"
         )
     return FAMILIES[family]()

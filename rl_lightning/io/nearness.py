@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 NEAR = 0.75  # difflib's ratio of two whole names
-PART = 0.85  # of a name and the leading words of another: hiden, hidden_dims
+PART = 0.88  # of a name and the leading words of another: hiden, hidden_dims
 
 
 def nearest(word: str, choices: Iterable[str], count: int = 3) -> list[str]:

@@ -13,6 +13,7 @@ from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.envs.wrappers.env_noise import EnvNoise
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.score_statistics import bootstrap_interval, mean
+from rl_lightning.io.score_counts import is_few
 
 KINDS = {"observations": (False, True), "actions": (True, False), "both": (True, True)}  # (actions, obs)
 RATES = (0.1, 1.0)
@@ -32,8 +33,8 @@ class NoiseRow(NamedTuple):
     episodes: int
     mean: float
     cvar: float  # mean of the worst tenth of the episodes
-    low: float  # 95% interval of the mean
-    high: float
+    low: float | None  # 95% interval of the mean; null of few episodes
+    high: float | None
     length: float
 
 
@@ -93,7 +94,7 @@ def _row(
     finally:
         envs.close()
     returns = [episode.episode_return for episode in played]
-    low, high = bootstrap_interval(returns, statistic=mean)
+    low, high = (None, None) if is_few(len(returns)) else bootstrap_interval(returns, statistic=mean)
     rate, scale, relative = (
         (noise.noise_prob, noise.noise_std, noise.relative) if noise else (0.0, 0.0, False)
     )
@@ -132,7 +133,7 @@ def _cells_of(row: NoiseRow, clean: float | None) -> tuple[str, ...]:
         f"{row.rate:g}" if noisy else "-",
         f"{row.scale:g}{' std' if row.relative else ''}" if noisy and row.scale != UNSCALED else "-",
         f"{row.mean:.2f}",
-        f"{row.low:.2f} to {row.high:.2f}",
+        "-" if row.low is None or row.high is None else f"{row.low:.2f} to {row.high:.2f}",
         f"{row.cvar:.2f}",
         share,
         f"{row.length:.1f}",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.text import clock_time
 from rl_lightning.sweep.definition import SweepDefinition
 from rl_lightning.sweep.jobs import RL, PlannedRun, TrialJob, TrialResult, busy
 from rl_lightning.sweep.outcome import best_row, shown_params
@@ -153,5 +154,5 @@ class SweepWorker:
         left = len(rows) - len(over)
         if times and left:
             seconds = int(sum(times) / len(times) * left / max(1, self.definition.jobs))
-            parts.append(f"about {seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d} left")
+            parts.append(f"about {clock_time(seconds)} left")
         return " · ".join(parts)

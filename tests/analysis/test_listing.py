@@ -27,6 +27,12 @@ def test_pipelines_with_their_stages(add, rl):
     ]  # fmt: skip
     listed = json.loads(rl("list", "--format", "json").out)
     assert [row["name"] for row in listed] == ["pipe", "plain"]
+    add("late", kind="pipeline", algorithm="", created="2027-01-01")
+    add("late/a", [1], created="2027-01-03", last10_of=3)
+    add("late/z", [1], created="2027-01-02")
+    lines = rl("list", "pipelines").out.splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["late", "late/z", "late/a", "pipe"], "newest first"
+    assert "1.00*" in lines[3] and lines[-1] == "* of fewer than 10 evaluations"
     text = rl("show", "pipe").out
     assert "pipe/train" in text and "stages" in text
     assert rl("show", "pipe/train").code == 0

@@ -1,17 +1,31 @@
 """The memory that `--dry_run` names is the memory that a buffer holds."""
 
+import os
+
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from rl_lightning.replay.ring import Replay
 from rl_lightning.replay.sequence import SequenceReplay, row_bytes
-from rl_lightning.runs.engine.dry_run import size_of
+from rl_lightning.runs.engine.dry_run import heading_of, size_of
 from rl_lightning.types import EnvSpec
 
 PIXELS = EnvSpec(
     "ALE/Pong-v5", (4, 84, 84), "uint8", "discrete", action_sizes=(6,), num_stack=4, action_repeat=4
 )
+
+
+def test_a_buffer_that_is_only_made_takes_no_memory():
+    before = psutil.Process(os.getpid()).memory_info().rss
+    buffer = Replay(PIXELS, 1, capacity=200_000)
+    assert size_of(buffer) > 1.4e9
+    assert psutil.Process(os.getpid()).memory_info().rss - before < 0.3e9
+
+
+def test_only_what_is_shipped_is_called_so():
+    assert (heading_of(["ppo/cartpole"]), heading_of(["./mine.yaml"])) == ("shipped as", "described as")
 
 
 def test_stacked_frames_are_counted_once():

@@ -315,6 +315,7 @@ def test_recorded_data_with_an_env(rl: Rl, workdir: Path) -> None:
     [
         ("ppo/cartpole", {"train/learning_rate", "train/clip_range", "train/ent_coef"}),
         ("dqn/cartpole", {"train/learning_rate", "train/epsilon"}),
+        ("sac/pendulum", {"train/learning_rate", "train/learning_rate_q", "train/learning_rate_alpha"}),
     ],
 )
 def test_what_a_schedule_moves_is_logged(rl: Rl, workdir: Path, config: str, wanted: set[str]) -> None:
@@ -330,7 +331,7 @@ def test_what_a_schedule_moves_is_logged(rl: Rl, workdir: Path, config: str, wan
         "--eval_every",
         "null",
     ]
-    if config.startswith("dqn"):
+    if not config.startswith("ppo"):
         flags += ["--data.learning_starts", "64", "--data.batch_size", "16"]
     assert rl("fit", "--config", config, "--name", "r", *flags).code == 0
     with open(workdir / "lightning_logs/r/metrics.csv", newline="") as file:
@@ -340,3 +341,11 @@ def test_what_a_schedule_moves_is_logged(rl: Rl, workdir: Path, config: str, wan
     assert len(speeds) >= 2 and min(speeds) > 0, "nor is the end, where nothing moves, a speed"
     rates = [float(row["train/learning_rate"]) for row in rows]
     assert rates[0] >= rates[-1] > 0
+
+
+def test_what_has_no_optimizer_has_no_learning_rate(rl: Rl, workdir: Path) -> None:
+    done = rl(
+        "fit", "--config", "random/cartpole", "--name", "r", "--env_steps", "256", "--eval_every", "null"
+    )
+    assert done.code == 0, done.err
+    assert "learning_rate" not in (workdir / "lightning_logs/r/metrics.csv").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rl_lightning.runs.engine.group import finish
 from rl_lightning.runs.store.run_folder import Run
 
 from .conftest import Rl
@@ -17,6 +18,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from rl_lightning.io.lock import FileLock
+from rl_lightning.runs.engine.group import finish
 from rl_lightning.runs.store.run_folder import Run
 lock = FileLock(Path(sys.argv[1]) / ".lock", "taken")
 lock.take()
@@ -99,6 +101,19 @@ def test_a_group_goes_on_where_seeds_are_missing(rl: Rl, workdir: Path) -> None:
     assert first["config_hash"] == second["config_hash"]
 
 
+def test_a_stopped_group_says_which_seeds_never_began(
+    workdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And promises no picture of what nobody finished."""
+    (workdir / "lightning_logs" / "g-s0").mkdir(parents=True)
+    Run(workdir / "lightning_logs" / "g-s0").update(status="interrupted", best=3.0, last10=2.0, last10_of=1)
+    leave = [sys.executable, "-c", "raise SystemExit(143)"]
+    assert finish("g", {0: "g-s0", 1: "g-s1"}, {0: leave, 1: leave}, 1) == 143
+    said = capsys.readouterr()
+    assert "0 of 2 seeds finished" in said.out and "best evaluation" in said.out and "rl plot" not in said.out
+    assert "not finished: seed 0 (exit 143), seed 1 (not begun)" in said.err
+
+
 def test_runs_that_share_a_label_are_resumed_one_by_one(rl: Rl, workdir: Path) -> None:
     assert rl("fit", "--config", "cartpole.yaml", "--name", "alone", "--group", "lab").code == 0
     refused = rl("resume", "lab")
@@ -114,6 +129,14 @@ def test_a_finished_run_says_so(rl: Rl, workdir: Path) -> None:
     assert "rl resume whole --env_steps 128" in result.out
     assert (workdir / "lightning_logs/whole/run.json").read_text() == before
     assert "done: 96 env_steps" in rl("resume", "whole", "--env_steps", "96").out
+
+
+def test_a_schedule_that_has_ended_is_told_of(rl: Rl, workdir: Path) -> None:
+    """It went to the end of the old budget: nothing that comes later undoes that."""
+    began = ("fit", "--config", "cartpole.yaml", "--env_steps", "32", "--model.lr_schedule", "Linear")
+    assert rl(*began, "--name", "short").code == 0
+    longer = rl("resume", "short", "--env_steps", "64")
+    assert longer.code == 0 and "note: model.lr_schedule followed the old budget" in longer.err
 
 
 def test_a_file_that_is_no_checkpoint_is_named(rl: Rl, workdir: Path) -> None:

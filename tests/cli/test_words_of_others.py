@@ -94,8 +94,32 @@ def test_an_argument_of_another_library(workdir: Path, key: str, told: str) -> N
 def test_nothing_is_said_where_nothing_is_near(rl: Rl) -> None:
     result = rl("fit", "--config", "cartpole.yaml", "--data.env.id", "FooBar-v9")
     assert result.code == 2 and result.err == "error: unknown env id 'FooBar-v9'\n"
+    result = rl("fit", "--config", "cartpole.yaml", "--data.env.id", "lab/Robot-v0")
+    assert result.err.endswith("'lab/Robot-v0'; if a package of yours registers it, add: --import PACKAGE\n")
+    result = rl("fit", "--config", "cartpole.yaml", "--data.env.id", "gym/Pendulum-v1")
+    assert result.err.endswith("did you mean 'Pendulum-v1'?\n")
+
+
+def test_what_varies_is_a_grid(rl: Rl) -> None:
+    Path("swept.yaml").write_text("sweep: {model.lr: [1, 2]}\n")
+    assert "what varies is grid:" in rl("fit", "--config", "cartpole.yaml", "--config", "swept.yaml").err
+    assert "--grid.model.lr A,B" in rl("sweep", "--config", "cartpole.yaml", "--sweep.model.lr", "1,2").err
+
+
+def test_several_metrics_without_a_comma(rl: Rl) -> None:
+    result = rl("plot", "x", "--metric", "eval/return", "train/loss")
+    assert result.code == 2 and "--metric eval/return,train/loss" in result.err
 
 
 def test_a_command_is_told_of_its_own_flags(rl: Rl) -> None:
     assert "RL Zoo's word for rl sweep --trials" in rl("sweep", "x.yaml", "--n-trials", "3").err
     assert "word for" not in rl("plot", "x", "--learning_rate", "3").err
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [("--run.eval_ev", "did you mean 'eval_every'?"), ("--trainer.max_epoch", "OfflineRL-Kit's word for")],
+)
+def test_half_an_option_is_none(rl: Rl, flag: str, told: str) -> None:
+    result = rl("fit", "--config", "cartpole.yaml", flag, "1")
+    assert result.code == 2 and told in result.err, result.err

@@ -24,6 +24,7 @@ def test_typing_errors_are_seen_through(word: str, choices: list[str], best: str
 @pytest.mark.parametrize(
     ("word", "choices"),
     [
+        ("q_target", ["target_kl"]),
         ("learning_rate", ["target_rate", "ema_rate", "critic_lr"]),
         ("n_steps", ["n_epochs", "eval_max_steps"]),
         ("bogus", ["config", "name", "tags"]),

@@ -32,7 +32,7 @@ def swing(obs, carry, generator, mask=None):
 
 def test_every_cell_is_played_from_the_same_seed_and_zero_noise_only_once():
     player = Player(balance)
-    rows = robustness(player, CART, (0, 0.5, 1.0), (0.0, 0.2), ("observations", "both"), episodes=3, seed=5)
+    rows = robustness(player, CART, (0, 0.5, 1.0), (0.0, 0.2), ("observations", "both"), episodes=5, seed=5)
     assert [(r.kind, r.rate, r.scale) for r in rows] == [
         ("none", 0.0, 0.0),
         ("observations", 0.5, 0.2),
@@ -40,8 +40,8 @@ def test_every_cell_is_played_from_the_same_seed_and_zero_noise_only_once():
         ("both", 0.5, 0.2),
         ("both", 1.0, 0.2),
     ]
-    assert player.given == [(3, 5)] * 5
-    assert all(row.episodes == 3 and row.cvar <= row.mean and row.low <= row.mean <= row.high for row in rows)
+    assert player.given == [(5, 5)] * 5
+    assert all(row.episodes == 5 and row.cvar <= row.mean and row.low <= row.mean <= row.high for row in rows)
 
 
 def test_strong_noise_hurts_and_weak_noise_does_not():
@@ -107,3 +107,5 @@ def test_noise_on_discrete_actions_has_no_scale():
     rows = robustness(Player(balance), CART, (0.5, 1.0), (0.1, 0.3), ("actions",), episodes=2)
     assert [(row.kind, row.rate) for row in rows] == [("none", 0.0), ("actions", 0.5), ("actions", 1.0)]
     assert noise_table(rows).splitlines()[2].split()[:3] == ["actions", "0.5", "-"]
+    assert rows[0].low is None, "two episodes have no interval"
+    assert noise_table(rows).splitlines()[1].split()[3:5] == [f"{rows[0].mean:.2f}", "-"]

@@ -71,7 +71,7 @@ def run_part(run: Run, budget: list[int]) -> RunPart:
     try:
         record = run.read()
     except ResumeError as error:
-        return RunPart(run.name, [("record", str(error))], _config(run), [])
+        return RunPart(run.command_name, [("record", str(error))], _config(run), [])
     facts: list[tuple[str, Any]] = [
         (key, record[key]) for key in FACTS if record.get(key) not in (None, "", [])
     ]
@@ -81,7 +81,7 @@ def run_part(run: Run, budget: list[int]) -> RunPart:
     for key in ("git", "versions"):
         if isinstance(record.get(key), dict):
             facts.append((key, " · ".join(f"{name} {value}" for name, value in record[key].items() if value)))
-    return RunPart(run.name, facts, _config(run), videos(run, budget))
+    return RunPart(run.command_name, facts, _config(run), videos(run, budget))
 
 
 def _config(run: Run) -> str:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from rl_lightning.analysis.stats_table import Table, aligned
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.functional.score_statistics import mean, std
-from rl_lightning.io.text import clock_time, score
+from rl_lightning.io.score_counts import LAST
+from rl_lightning.io.text import clock_time, counted, score
 from rl_lightning.runs.pipeline.ledger import Ledger
 from rl_lightning.runs.store.run_folder import Run, group_of, resolve_group
 
@@ -45,7 +46,9 @@ class StageSummary(NamedTuple):
             return "-", self.status if self.status != "done" else ""
         text = score(self.value, abs(self.value))
         if not final:
-            return text, "best evaluation" if self.record.get("evaluated_on") == "rows" else "last-10 mean"
+            count = int(self.record.get("last10_of") or LAST)
+            mean_of = "last-10 mean" if count >= LAST else f"mean of {counted(count, 'evaluation')}"
+            return text, "best evaluation" if self.record.get("evaluated_on") == "rows" else mean_of
         spread = f"{text} ± {score(final['std'], abs(self.value))}"
         normalized = final.get("normalized_score")
         return spread, f"{final['episodes']} episodes" + (

@@ -6,7 +6,10 @@ from rl_lightning.cli.flags import parse
 from rl_lightning.cli.outputs import PICTURES, output_file
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.store.names import slug
+from rl_lightning.runs.store.run_folder import logs_root
 from rl_lightning.runs.store.select_runs import select_runs
+
+METRIC_GROUPS = ("collect/", "train/", "world_model/", "controller/", "imagine/", "eval/", "time/")
 
 
 def plot(words: list[str]) -> int:
@@ -34,6 +37,11 @@ def plot(words: list[str]) -> int:
     metrics = [word.strip() for word in text.split(",") if word.strip()]
     if not metrics:
         raise ConfigError("--metric takes names with commas between, e.g. eval/return,train/loss")
+    others = [
+        word for word in parsed.words if word.startswith(METRIC_GROUPS) and not (logs_root() / word).exists()
+    ]
+    if others:
+        raise ConfigError(f"several metrics have commas between: --metric {','.join([*metrics, *others])}")
     groups = select_runs(parsed.words, metrics=metrics)
     first = next(iter(groups.values()))
     names = [slug(metric) for metric in metrics]

@@ -40,7 +40,7 @@ def resume(words: list[str]) -> int:
     if (finished := budget_spent(run, request)) is not None:
         print(finished)
         return 0
-    say_loading(run.name)
+    say_loading(run.command_name)
     init_distributed()
     with run_lock(run):
         code = resume_run(run, request)

@@ -90,6 +90,8 @@ def take_varied(words: list[str]) -> tuple[dict[str, dict[str, object]], list[st
     while queue:
         word = queue.pop(0)
         kind, _, key = word.removeprefix("--").partition("=")[0].partition(".")
+        if word.startswith("--sweep."):
+            raise ConfigError(f"--sweep.{key}: what varies is written --grid.{key} A,B")
         if not word.startswith(("--grid.", "--space.")):
             rest.append(word)
             continue

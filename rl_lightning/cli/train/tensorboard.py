@@ -29,7 +29,7 @@ def tensorboard(words: list[str]) -> int:
     place = ["--logdir", str(logs_root())]
     if parsed.words:
         runs = [run for word in parsed.words for run in resolve_group(word)]
-        spec = ",".join(f"{run.name}:{run.folder.resolve()}" for run in runs)
+        spec = ",".join(f"{run.command_name}:{run.folder.resolve()}" for run in runs)
         place = ["--logdir_spec", spec]  # with names: of a lone folder TensorBoard says "."
     elif not logs_root().is_dir():
         raise ConfigError(f"no runs here yet ({logs_root()} is missing)")

@@ -41,7 +41,8 @@ class FrameBuffer:
                 f"{spec.num_stack} need at least {shortest * num_envs}"
             )
         n, length = num_envs, self.length
-        self.frame = torch.zeros(n, length, *self.frame_shape, dtype=torch.uint8)
+        # Zeros of numpy: pages that nothing was written to take no memory, and no time.
+        self.frame = torch.from_numpy(np.zeros((n, length, *self.frame_shape), np.uint8))
         dtype = torch.float32 if spec.action_kind == "continuous" else torch.int64
         self.action = torch.zeros(n, length, *spec.action_shape, dtype=dtype)
         self.reward = torch.zeros(n, length)

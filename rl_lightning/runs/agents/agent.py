@@ -54,9 +54,8 @@ def load_agent(
     if checkpoint is not None:
         load_weights(cli.model, checkpoint)
     if run is not None and checkpoint is not None:
-        name = (
-            f"{run.name} · {checkpoint.parent.name if checkpoint.name == 'model.ckpt' else checkpoint.name}"
-        )
+        file = checkpoint.parent.name if checkpoint.name == "model.ckpt" else checkpoint.name
+        name = f"{run.command_name} · {file}"
     else:
         name = f"{request.overlays[-1]}, untrained"
     return LoadedAgent(cli, run, f"{name} · {type(cli.model).__name__} on {cli.datamodule.spec.env_id}")

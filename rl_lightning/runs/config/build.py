@@ -114,7 +114,7 @@ class RLCLI(LightningCLI):
             trainer_defaults=dict(TRAINER_DEFAULTS),
             seed_everything_default=0,
             auto_configure_optimizers=False,
-            parser_kwargs={"exit_on_error": False, "prog": "rl fit"},
+            parser_kwargs={"exit_on_error": False, "prog": "rl fit", "allow_abbrev": False},
             run=False,
             args=[],
         )

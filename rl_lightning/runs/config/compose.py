@@ -84,6 +84,11 @@ def check_keys(config: Config, path: Path | str) -> None:
             allowed = ("extends", *STAGE_KEYS, "stages")
             hint = advice(str(key), Place(named_classes(config))) or did_you_mean(str(key), allowed)
             hint = "; this is a sweep: rl sweep --config FILE" if key in SWEEP_KEYS else hint
+            hint = (
+                "; what varies is grid: in a file for rl sweep, or rl sweep --grid.KEY A,B"
+                if key == "sweep"
+                else hint
+            )
             hint = hint or f" (allowed: {', '.join(allowed)})"
             raise ConfigError(f"{path}: unknown key '{key}'{hint}")
         kind = (dict, str) if key in ("model", "data") else dict

@@ -11,7 +11,7 @@ from rl_lightning.datamodules.sequence_data import SequenceData
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.text import clock_time, file_size, short
 from rl_lightning.runs.config.build import RLCLI
-from rl_lightning.runs.config.compose import find
+from rl_lightning.runs.config.compose import find, shipped
 from rl_lightning.runs.engine.own_settings import own_lines
 from rl_lightning.runs.engine.throughput_probe import estimate
 
@@ -39,7 +39,7 @@ def describe(cli: RLCLI, names: list[str]) -> str:
     lines += [f"buffer       {short(rows.capacity)} rows, {file_size(rows.size)}"] if rows else []
     lines.append(f"budget       {budget_of(cli)}")
     note = header_of(names)
-    lines += [f"shipped as   {note}"] if note else []
+    lines += [f"{heading_of(names):<11}  {note}"] if note else []
     lines.append(f"time         {estimate(cli).line}")
     return "\n".join([*lines, "nothing was trained, nothing is left behind"])
 
@@ -117,6 +117,11 @@ def _gather_blocks(value: Any, blocks: dict[int, int], seen: set[int], depth: in
         )
         for item in (*inside, *getattr(value, "__dict__", {}).values()):
             _gather_blocks(item, blocks, seen, depth - 1)
+
+
+def heading_of(names: list[str]) -> str:
+    """Whose words the first config's header are."""
+    return "shipped as" if names[0] in shipped() else "described as"
 
 
 def header_of(names: list[str]) -> str:

@@ -276,7 +276,7 @@ class FitSession:
         done = f"{short(now)} {schedule.clock_name}s in {clock_time(seconds)}"
         if code:
             pass
-        elif schedule.phases is not None and schedule.is_finished:
+        elif schedule.phases is not None and schedule.is_finished and not schedule.spent:
             done += f", {schedule.reason}"
         elif self.ended.reason not in ("", "env_steps", "updates"):
             done += f", {self.ended.reason}"
@@ -284,8 +284,7 @@ class FitSession:
             whole = self.run.folder.parent
             name = name if whole.resolve() == logs_root().resolve() else whole.name
             return f"stopped after {done}; continue with: rl resume {name}"
-        above, root = self.run.folder.resolve(), logs_root().resolve()
-        name = str(above.relative_to(root)) if above.is_relative_to(root) else str(self.run.folder)
+        name = self.run.command_name
         on_rows = self.cli.model.evaluated_on == "rows"
         verbs = ("play", "plot", "test") if self.plays else ("plot", "test") if on_rows else ("plot",)
         following = " · ".join(f"rl {verb} {name}" for verb in verbs)

@@ -77,7 +77,11 @@ def finish(group: str, members: dict[int, str], commands: dict[int, list[str]], 
     print(summary(group, members))
     failed = {seed: code for seed, code in codes.items() if code}
     if failed:
-        listing = ", ".join(f"seed {seed} (exit {code})" for seed, code in failed.items())
+        with_folder = {seed for seed, name in members.items() if (logs_root() / name).is_dir()}
+        listing = ", ".join(
+            f"seed {seed} ({f'exit {code}' if seed in with_folder else 'not begun'})"
+            for seed, code in failed.items()
+        )
         recorded = group_of(group) is not None  # else the same line is typed again
         following = f"; continue with: rl resume {group}" if recorded else ""
         print(f"not finished: {listing}{following}", file=sys.stderr)
@@ -152,7 +156,7 @@ def summary(group: str, members: dict[int, str]) -> str:
         lines.append(f"  {label:15}  mean {score(mean(values), scale)}, {spread}")
     if any(record.get("last10_of", LAST) < LAST for record in records):
         lines.append("  fewer than ten evaluations: the last-10 mean is that of all")
-    return "\n".join([*lines, f"  rl plot {group} draws them"] if len(lines) > 1 else lines)
+    return "\n".join([*lines, f"  rl plot {group} draws them"] if len(lines) > 1 and finished else lines)
 
 
 def without(words: list[str], names: Iterable[str]) -> list[str]:

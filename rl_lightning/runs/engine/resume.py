@@ -18,6 +18,8 @@ from rl_lightning.runs.store.config_differences import differences
 from rl_lightning.runs.store.run_folder import Run, resolve
 from rl_lightning.runs.store.run_record import note_resume
 
+BUDGETS = ("run.env_steps:", "run.updates:")  # how lines of what differs begin
+
 
 def check_resume_mode(name: str, request: Request) -> None:
     """`rl resume` continues exactly; what else a checkpoint is good for is a new run."""
@@ -44,8 +46,8 @@ def budget_spent(run: Run, request: Request) -> str | None:
         return None
     reached, flag = int(record.get(budget) or 0), str(record["ended_by"])
     return (
-        f"{run.name} is finished: {reached:,} {budget}s, its whole budget. To continue, give it more: "
-        f"rl resume {run.name} --{flag} {2 * reached}"
+        f"{run.command_name} is finished: {reached:,} {budget}s, its whole budget. To continue, give it more: "
+        f"rl resume {run.command_name} --{flag} {2 * reached}"
     )
 
 
@@ -93,6 +95,12 @@ def print_changed_settings(run: Run, config: Config, reset_lr: bool) -> Callable
         return None
     for line in changed:
         print(f"differs from the checkpoint: {line}", file=sys.stderr)
+    if schedules := schedules_of(config) if any(line.startswith(BUDGETS) for line in changed) else []:
+        print(
+            f"note: {' and '.join(schedules)} followed the old budget: a run that had the new one from the start "
+            "would differ",
+            file=sys.stderr,
+        )
     rates = [line for line in changed if is_learning_rate(line.split(":")[0].rpartition(".")[2])]
     if rates and not reset_lr:
         print("note: the checkpoint's learning rate stays; --reset_lr applies the new one", file=sys.stderr)
@@ -105,6 +113,12 @@ def print_changed_settings(run: Run, config: Config, reset_lr: bool) -> Callable
         write_config(run, config)
 
     return keep
+
+
+def schedules_of(config: Config) -> list[str]:
+    """Settings of the model that follow the fraction of the budget that is spent."""
+    arguments = (config.get("model") or {}).get("init_args") or {}
+    return [f"model.{name}" for name, value in arguments.items() if name.endswith("_schedule") and value]
 
 
 def is_learning_rate(name: str) -> bool:

@@ -182,8 +182,6 @@ def parsed_stage(
         return parse_config(config, stage_request(request, job, flags, objects))
     except ConfigError as error:
         asked = re.sub(r"--((?:model|data)\.\S+) RUN", rf"--stages.{job.stage}.inputs.\1 RUN", str(error))
-        if asked == str(error):
-            raise
         raise ConfigError(f"stage {job.stage}: {asked}") from error
 
 
@@ -297,7 +295,8 @@ def fit_stage(
     cli.build()
     if is_first():
         write_config(run, saved)
-        start_record_of(run, saved, request)
+        origin = {} if before is None else {"warm_started_from": before.parent.name}
+        start_record_of(run, saved, request, **origin)
     code = FitSession(cli, run, redact(saved), debug_monitor(run, request), start, title).fit()
     if code == 0:
         close(cli, run, request, artifact)

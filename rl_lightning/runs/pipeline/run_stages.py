@@ -62,12 +62,9 @@ class Pipeline:
             if distributed.on_rank_zero(lambda job=job: self._done(job)):  # type: ignore[misc]
                 self.say(f"stage {title}: done, skipped")
                 continue
-            began = time.monotonic()
             code = self._run_job(job, title)
             if code:
                 return code
-            if self.first:
-                self.ledger.set(job.key, seconds=round(time.monotonic() - began, 1))
         return 0
 
     def _title(self, number: int, job: Job) -> str:
@@ -84,9 +81,9 @@ class Pipeline:
         """Seconds that the jobs from this one on will take, if each kind was done once; budgets are allowed for."""
         entries, paces = self.ledger.read(), dict[str, float]()
         for job in self.jobs:
-            seconds = entries.get(job.key, {}).get("seconds")
-            if seconds is not None:
-                paces[job.stage] = float(seconds) / job.budget()
+            entry = entries.get(job.key, {})
+            if entry.get("status") == "done" and "seconds" in entry:
+                paces[job.stage] = float(entry["seconds"]) / job.budget()
         coming = self.jobs[number - 1 :]
         if any(job.stage not in paces for job in coming):
             return None
@@ -146,6 +143,7 @@ class Pipeline:
                 job.key, status="running", config=job.hash(), identity=job.identity(), inputs=inputs
             )
         self.say(f"stage {title}")
+        began = time.monotonic()
         try:
             code = self.fit(job, folder, config, before, title)
         except RLError as error:
@@ -155,6 +153,10 @@ class Pipeline:
             failure = StageError(f"stage {job.key} failed: {error}\n{advice}")
             failure.exit_code = error.exit_code
             raise failure from error
+        finally:
+            if self.first:
+                earlier = float(self.ledger.read()[job.key].get("seconds") or 0.0)  # before it was stopped
+                self.ledger.set(job.key, seconds=round(earlier + time.monotonic() - began, 1))
         if self.first:
             self._finish(job, folder, config) if code == 0 else self.ledger.set(job.key, status="interrupted")
         distributed.barrier()  # the others must not look for an artifact before it is there

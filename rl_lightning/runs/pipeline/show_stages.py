@@ -10,7 +10,7 @@ from rl_lightning.checkpoints.checkpoint_store import CheckpointStore
 from rl_lightning.errors import RLError
 from rl_lightning.io.text import clock_time, short
 from rl_lightning.runs.config.build import RLCLI
-from rl_lightning.runs.engine.dry_run import budget_of, build_shapes, header_of
+from rl_lightning.runs.engine.dry_run import budget_of, build_shapes, header_of, heading_of
 from rl_lightning.runs.engine.own_settings import resolved
 from rl_lightning.runs.engine.throughput_probe import SECONDS, Estimate, estimate
 from rl_lightning.runs.pipeline.plan import Job
@@ -60,7 +60,7 @@ def show_overview(jobs: Sequence[Job], parse: Parse, names: list[str], say: Say)
     for reason, of in reasons.items():
         say(f"{', '.join(of)}: {reason}")
     if note := header_of(names):
-        say(f"shipped as {note}")
+        say(f"{heading_of(names)} {note}")
     say("nothing was trained, nothing is left behind; settings: --print_config")
 
 

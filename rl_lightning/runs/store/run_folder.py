@@ -32,6 +32,14 @@ class Run:
         self.name = name or self.folder.name
 
     @property
+    def command_name(self) -> str:
+        """What a user types to name it: RUN, RUN/STAGE, or its folder where that is not below the logs."""
+        if self.name != self.folder.name:
+            return self.name
+        folder, root = self.folder.resolve(), logs_root().resolve()
+        return str(folder.relative_to(root)) if folder.is_relative_to(root) else str(self.folder)
+
+    @property
     def config_file(self) -> Path:
         return self.folder / "config.yaml"
 

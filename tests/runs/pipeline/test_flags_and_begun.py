@@ -35,10 +35,11 @@ def test_a_begun_stage_does_not_go_on_under_another_seed(logs: Path, rl: Rl) -> 
     Path("pipe.yaml").write_text(STAGE)
     assert rl("fit", "--config", "./pipe.yaml", "--only", "one").code == 0
     ledger = Ledger(logs / "pipe" / "pipeline.json")
-    ledger.set("one", status="interrupted")
+    ledger.set("one", status="interrupted", seconds=100.0)
     refused = rl("fit", "--config", "./pipe.yaml", "--seed", "5", "--only", "one")
     assert refused.code != 0 and "was begun with another config" in refused.err
     assert rl("resume", "pipe", "--only", "one").code == 0
+    assert ledger.read()["one"]["seconds"] >= 100.0, "the time before it was stopped counts"
 
 
 def test_the_newest_flags_are_the_ones_that_stay(logs: Path, rl: Rl) -> None:

@@ -234,3 +234,6 @@ def test_a_pipeline_is_played_by_its_last_stage(logs: Path, rl: Rl) -> None:
     assert (logs / "p" / "tune" / "test.json").exists()
     answer = rl("reproduce", "p")
     assert answer.code == 2 and "rl reproduce p/tune" in answer.err
+    alone = rl("reproduce", "p/tune")  # from the weights that it began with
+    assert alone.code == 0 and "'p/tune' was reproduced" in alone.out, alone.out
+    assert "rl resume p/train --env_steps 64" in rl("resume", "p/train").out

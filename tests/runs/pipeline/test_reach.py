@@ -80,6 +80,8 @@ def test_env_steps_are_refused_where_none_are_taken(logs: Path, rl: Rl) -> None:
     assert refused.code == 2 and "--updates N" in refused.err
     refused = rl("fit", "--config", "gormpo/demo", "--env_steps", "100", "--print_config")
     assert refused.code == 2 and "give --updates N" in refused.err
+    refused = rl("fit", "--config", "gormpo/demo", "--stages.mbpo.model.lrr", "3")
+    assert refused.code == 2 and "stage mbpo: SAC has no option 'lrr'; did you mean 'lr'?" in refused.err
     mixed = rl("fit", "--config", "world_models/demo", "--env_steps", "100", "--print_config")
     assert mixed.code == 0 and mixed.out.count("env_steps: 100\n") == 1 and "goes to collect" in mixed.err
 

@@ -58,7 +58,16 @@ def test_stages_are_named_compared_and_reported(seeds: list[Run], tmp_path: Path
     assert compared.code == 0 and "g/train" in compared.out and "better than g/train" in compared.out
     assert rl("export", "g-s0", "--format", "csv").out.count("g-s0/") == 2
     assert rl("report", "g-s0", "--output", str(tmp_path / "r.html")).code == 0
-    assert "3 episodes" in (tmp_path / "r.html").read_text()
+    page = (tmp_path / "r.html").read_text()
+    assert "3 episodes" in page and ">g-s0/train<" in page
+
+
+@pytest.mark.parametrize(("count", "what"), [(2, "mean of 2 evaluations"), (10, "last-10 mean")])
+def test_a_mean_of_fewer_than_ten_says_so(tmp_path: Path, count: int, what: str) -> None:
+    (tmp_path / "pipeline.json").write_text(json.dumps({"jobs": {"train": {"status": "done"}}}))
+    (tmp_path / "train").mkdir()
+    Run(tmp_path / "train").update(last10=3.0, last10_of=count, best=4.0)
+    assert stage_table(Run(tmp_path)).rows[0][2:4] == ["3.00", what]
 
 
 def test_cycles_are_one_line(tmp_path: Path) -> None:
