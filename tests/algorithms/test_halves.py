@@ -21,12 +21,7 @@ HALVES = {
     ("tdmpc2", "update_world_model"): MODEL,
     ("tdmpc2", "update_controller"): (*POLICY, "q_target."),
     ("tdmpc2-episodic", "update_world_model"): (*MODEL, "model.terminated."),
-    ("tdmpc", "update_world_model"): (
-        *MODEL,
-        "target_model.encoder.",
-        "target_model.dynamics.",
-        "target_model.reward.",
-    ),
+    ("tdmpc", "update_world_model"): (*MODEL, "target_model."),
     ("tdmpc", "update_controller"): (*POLICY, "target_model."),
     ("dreamer-v3", "update_world_model"): ("world_model.",),
     ("dreamer-v3", "update_controller"): ("actor.", "critic.", "critic_target."),
@@ -45,7 +40,8 @@ def test_a_half_moves_itself_alone(name, hook):
             metrics = getattr(run.model, hook)(batch)
     assert all(torch.isfinite(value).all() for value in metrics.values())
     moved = {key for key in differing(before, weights(run.model)) if not key.startswith(COUNTERS)}
-    assert moved and all(key.startswith(halves) for key in moved), sorted(moved)
+    others = [key for key in moved if not key.startswith(halves)]
+    assert moved and not others
     for prefix in halves:
         assert any(key.startswith(prefix) for key in moved), f"{prefix} stayed"
 
