@@ -11,6 +11,7 @@ from contracts.harness import bare, differing, weights
 
 from rl_lightning import distributed
 from rl_lightning.algorithms import Dreamer
+from rl_lightning.clock.phases import Phase, PhaseContext
 from rl_lightning.envs.make import make_envs
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.imagined_returns import StateReturns
@@ -219,7 +220,7 @@ def test_the_slow_critic_is_copied_when_it_should_be():
 
 def test_a_phase_may_shorten_the_horizon():
     module = made(3)
-    module.phase = type("View", (), {"phase": type("P", (), {"horizon": 2})})
+    module.phase = PhaseContext(Phase("short", horizon=2), 0.0)
     assert len(module._imagine(*window_of(module)).targets.critic) == 2
 
 

@@ -131,13 +131,12 @@ def test_nothing_is_learned_through_what_latents_should_become():
     """Only the first observation of a window carries a gradient: the rest are targets."""
     agent, rows = small(), batch()
     obs = rows.obs.clone().requires_grad_()
+    window = agent._window(rows._replace(obs=obs))
     with torch.no_grad():
-        goal = agent.model.encode(obs.transpose(0, 1)[1:])
-        target = agent._target(goal, rows.reward.T[1:], rows.terminated.T[1:])
-    latents = agent._unroll(obs[:, 0], rows.action.transpose(0, 1)[:-1])
-    losses = agent._losses(
-        latents, goal, rows.action.transpose(0, 1)[:-1], rows.reward.T[1:], rows.terminated.T[1:], target
-    )
+        target = agent._target(window.goal, window.reward, window.terminated)
+    latents = agent._unroll(window)
+    losses = agent._model_losses(latents, window)
+    losses["value"] = agent._value_loss(latents[:-1], window.action, target)
     (grad,) = torch.autograd.grad(sum(losses.values()), obs)
     assert grad[:, 0].abs().sum() > 0 and not grad[:, 1:].any()
 
