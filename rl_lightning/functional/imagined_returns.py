@@ -7,7 +7,15 @@ from typing import NamedTuple
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
-from rl_lightning.functional.returns import arrival_lambda_return, state_lambda_return
+from rl_lightning.functional.advantage_estimators import (
+    GAE,
+    AdvantageEstimator,
+    DiscountedReturn,
+    LambdaReturn,
+    NStepReturn,
+)
+from rl_lightning.functional.returns import arrival_lambda_return, arrival_n_step_return, state_lambda_return
+from rl_lightning.ranges import PositiveInt
 
 
 class Targets(NamedTuple):
@@ -45,6 +53,39 @@ class ArrivalReturns(ImaginedReturns):
     def __call__(self, reward: Tensor, value: Tensor, live: Tensor) -> Targets:
         returns = arrival_lambda_return(reward, value, live, self.lam)
         return Targets(returns, 0, returns)
+
+
+class ImaginedNStepReturns(ImaginedReturns):
+    """A state is worth the next rewards, and the value of where they end.
+
+    Args:
+        n_step: Number of rewards before the bootstrap.
+    """
+
+    def __init__(self, n_step: PositiveInt = 5) -> None:
+        super().__init__(1.0)
+        self.n_step = n_step
+
+    def __call__(self, reward: Tensor, value: Tensor, live: Tensor) -> Targets:
+        returns = arrival_n_step_return(reward, value, live, self.n_step)
+        return Targets(returns, 0, returns)
+
+
+def imagined(estimator: ImaginedReturns | AdvantageEstimator) -> ImaginedReturns:
+    """The estimator that PPO takes, for imagined trajectories; GAE's value targets are lambda returns."""
+    if isinstance(estimator, ImaginedReturns):
+        return estimator
+    if isinstance(estimator, GAE):
+        return ArrivalReturns(estimator.gae_lambda)
+    if isinstance(estimator, LambdaReturn):
+        return ArrivalReturns(estimator.lam)
+    if isinstance(estimator, DiscountedReturn):
+        return ArrivalReturns(1.0)
+    if isinstance(estimator, NStepReturn):
+        return ImaginedNStepReturns(estimator.n_step)
+    raise ConfigError(
+        f"returns: {type(estimator).__name__} is not known for imagined trajectories; derive from ImaginedReturns"
+    )
 
 
 class StateReturns(ImaginedReturns):

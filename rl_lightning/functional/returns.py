@@ -117,6 +117,18 @@ def arrival_lambda_return(reward: Tensor, value: Tensor, live: Tensor, lam: Tens
     return _imagined(reward[1:], value[1:], live[1:], lam if isinstance(lam, float) else lam[1:])
 
 
+def arrival_n_step_return(reward: Tensor, value: Tensor, live: Tensor, n: int) -> Tensor:
+    """Returns [H, N] of states 0 ... H-1 by at most n rewards, each without what arriving there had given.
+
+    R1[t] = reward[t+1] + live[t+1] * value[t+1];  Rn[t] = reward[t+1] + live[t+1] * Rn-1[t+1]
+    """
+    assert reward.shape == value.shape == live.shape, (reward.shape, value.shape, live.shape)
+    one = target = reward[1:] + live[1:] * value[1:]
+    for _ in range(min(n, len(one)) - 1):
+        target = torch.cat((reward[1:-1] + live[1:-1] * target[1:], one[-1:]))
+    return target
+
+
 def state_lambda_return(reward: Tensor, value: Tensor, live: Tensor, lam: float) -> Tensor:
     """Returns [H, N] of states 0 ... H-1, each with what arriving there had given (Dreamer v1 and v2).
 

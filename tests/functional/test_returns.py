@@ -14,6 +14,8 @@ from rl_lightning.functional.advantage_estimators import (
     LambdaReturn,
     NStepReturn,
 )
+from rl_lightning.functional.imagined_returns import imagined
+from rl_lightning.functional.returns import arrival_lambda_return, arrival_n_step_return
 
 GAMMA = 0.9
 
@@ -166,3 +168,41 @@ def test_extremes_of_the_recipes_agree():
 def test_impossible_recipes_are_refused(make):
     with pytest.raises(ConfigError, match="must"):
         make()
+
+
+def test_imagined_n_steps_by_hand():
+    reward = torch.tensor([[9.0], [1.0], [2.0], [3.0]])
+    value = torch.tensor([[9.0], [10.0], [20.0], [30.0]])
+    live = torch.tensor([[9.0], [0.5], [0.5], [0.5]])
+    one = [1 + 0.5 * 10, 2 + 0.5 * 20, 3 + 0.5 * 30]
+    two = [1 + 0.5 * one[1], 2 + 0.5 * one[2], one[2]]
+    three = [1 + 0.5 * two[1], two[1], one[2]]
+    for n, expected in ((1, one), (2, two), (3, three), (7, three)):
+        assert arrival_n_step_return(reward, value, live, n)[:, 0].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "lam"),
+    [
+        (GAE(0.7), 0.7),
+        (LambdaReturn(0.3), 0.3),
+        (DiscountedReturn(), 1.0),
+        (NStepReturn(1), 0.0),
+        (NStepReturn(9), 1.0),
+    ],
+)
+def test_estimators_of_rollouts_serve_imagination_too(estimator, lam):
+    draw = torch.Generator().manual_seed(0)
+    reward, value, live = (torch.rand(6, 3, generator=draw) for _ in range(3))
+    targets = imagined(estimator)(reward, value, live)
+    assert targets.first == 0 and targets.critic is targets.actor_target
+    torch.testing.assert_close(targets.critic, arrival_lambda_return(reward, value, live, lam))
+
+
+def test_an_unknown_estimator_names_what_to_derive_from():
+    class Mine(AdvantageEstimator):
+        def compute(self, steps):
+            return steps.reward, steps.value
+
+    with pytest.raises(ConfigError, match=r"Mine is not known.*ImaginedReturns"):
+        imagined(Mine())

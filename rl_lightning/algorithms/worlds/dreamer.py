@@ -17,7 +17,8 @@ from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.algorithms.step import freeze_weights
 from rl_lightning.errors import ConfigError
 from rl_lightning.factories import make
-from rl_lightning.functional.imagined_returns import ArrivalReturns, ImaginedReturns, Targets
+from rl_lightning.functional.advantage_estimators import AdvantageEstimator
+from rl_lightning.functional.imagined_returns import ArrivalReturns, ImaginedReturns, Targets, imagined
 from rl_lightning.functional.returns import arrival_lambda_return
 from rl_lightning.functional.value import polyak_update
 from rl_lightning.models.rssm.heads import ScalarHead, ScalarHeadFactory, TwoHotHead
@@ -52,7 +53,7 @@ class Dreamer(PolicyModule):
         world_model: The world model and its losses.
         actor: The policy on latent features.
         critic: The head that values latent features.
-        returns: What imagined rewards and values teach.
+        returns: What imagined rewards and values teach; PPO's estimators (NStepReturn, LambdaReturn, ...) serve, too.
         actor_grad: reinforce (v3; v2 on discrete actions), dynamics (through the world; v1), or both, mixed (v2).
         actor_grad_mix: Fraction of reinforce in the mix.
         horizon: ImaginedTrajectory steps.
@@ -84,7 +85,7 @@ class Dreamer(PolicyModule):
         world_model: LatentWorldFactory | None = None,
         actor: ActorHeadFactory | None = None,
         critic: ScalarHeadFactory | None = None,
-        returns: ImaginedReturns | None = None,
+        returns: ImaginedReturns | AdvantageEstimator | None = None,
         actor_grad: Literal["reinforce", "dynamics", "both"] = "reinforce",
         actor_grad_mix: Fraction = 0.1,
         horizon: PositiveInt = 15,
@@ -105,7 +106,7 @@ class Dreamer(PolicyModule):
         exploration_noise: NonNegativeFloat = 0.0,
     ) -> None:
         super().__init__(spec)
-        self.returns = returns or ArrivalReturns()
+        self.returns = imagined(returns or ArrivalReturns())
         if replay_value_coef and not isinstance(self.returns, ArrivalReturns):
             raise ConfigError(
                 "model.replay_value_coef needs ArrivalReturns: its values exclude what arriving gave"

@@ -47,7 +47,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-class Window(NamedTuple):
+class LatentWindow(NamedTuple):
     """What is learned from: rows t = 0 ... H, time first."""
 
     first: Tensor  # [B, O]
@@ -194,13 +194,13 @@ class TDMPC2(PolicyModule):
         self._update_targets()
         return metrics | {"train/td_target": target.mean()}
 
-    def _window(self, batch: Sequences) -> Window:
+    def _window(self, batch: Sequences) -> LatentWindow:
         self._check(batch)
         seen = random_shift(batch.obs, self.shift_pixels) if self.spec.is_pixels else batch.obs
         obs, action = seen.transpose(0, 1), batch.action.transpose(0, 1)[:-1]
         with torch.no_grad():
             goal = self.model.encode(obs[1:])
-        return Window(obs[0], action, batch.reward.T[1:], batch.terminated.T[1:], goal)
+        return LatentWindow(obs[0], action, batch.reward.T[1:], batch.terminated.T[1:], goal)
 
     def _model_step(self, losses: dict[str, Tensor]) -> Metrics:
         loss = sum(
@@ -221,7 +221,7 @@ class TDMPC2(PolicyModule):
                 f"{self.spec.env_id} ends its episodes. Use --model.episodic true (the authors call it experimental)"
             )
 
-    def _unroll(self, window: Window) -> Tensor:
+    def _unroll(self, window: LatentWindow) -> Tensor:
         """Latents of the window by the model's own steps.  -> [H+1, B, Z]"""
         latents = [self.model.encode(window.first)]
         for each in window.action.unbind():
@@ -240,7 +240,7 @@ class TDMPC2(PolicyModule):
         logits = q(torch.cat((latent, action), -1).flatten(0, 1), which, dropping)
         return self.model.decode_value(logits).unflatten(1, latent.shape[:2])
 
-    def _model_losses(self, latents: Tensor, window: Window) -> dict[str, Tensor]:
+    def _model_losses(self, latents: Tensor, window: LatentWindow) -> dict[str, Tensor]:
         both = torch.cat((latents[:-1], window.action), -1).flatten(0, 1)
         error = (latents[1:] - window.goal).square().mean((1, 2))
         reward_loss = self.model.two_hot_loss(self.model.reward(both), window.reward.flatten())
