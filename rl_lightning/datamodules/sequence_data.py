@@ -15,6 +15,9 @@ from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.clock.phases import Phase
 from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.replay_data import ReplayData
+from rl_lightning.datasets import check_env, load_dataset
+from rl_lightning.datasets.dataset import check_learner
+from rl_lightning.datasets.in_memory import DatasetLike, OfflineSource, look_at
 from rl_lightning.envs.make import make_envs
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
@@ -26,7 +29,8 @@ from rl_lightning.models.rssm.open_loop import (
     open_loop_rollout_latent,
 )
 from rl_lightning.models.rssm.world_model import LatentWorld
-from rl_lightning.ranges import NonNegativeInt, PositiveFloat, PositiveInt
+from rl_lightning.ranges import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
+from rl_lightning.replay.recorded_sequences import fill_with_episodes
 from rl_lightning.replay.sequence import SequenceReplay, SequenceReplayFactory
 from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.types import Carry, Sequences
@@ -34,6 +38,7 @@ from rl_lightning.types import Carry, Sequences
 FEW = 8  # envs and rows that an examination begins with
 MOST_COLLECTED = 1000  # vector steps of one block that only collects
 PRETRAINED = 100  # updates of pretraining in one block
+RECORDED = "dataset"  # the buffer of the data set, where it has one of its own
 
 
 class SequenceData(ReplayData[SequenceReplay]):
@@ -52,6 +57,10 @@ class SequenceData(ReplayData[SequenceReplay]):
         train_ratio: Rows replayed per step of an agent: updates per step times batch_size times length.
         store_latents: Keep the agent's recurrent state with every row, refresh it in training, begin windows from it.
         vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
+        dataset: Recorded episodes to learn from at once, instead of random steps; null: none. Rows that are played
+            follow them in the buffer. In Python also arrays in memory, as OfflineData takes them.
+        dataset_fraction: Fraction of each batch that is drawn from the data set, which then has a buffer of its own;
+            null: recorded and played windows are drawn alike.
     """
 
     yields = Sequences
@@ -70,13 +79,23 @@ class SequenceData(ReplayData[SequenceReplay]):
         train_ratio: PositiveFloat = 512.0,
         store_latents: bool = False,
         vectorization: str = "sync",
+        dataset: DatasetLike | None = None,
+        dataset_fraction: Fraction | None = None,
     ) -> None:
         super().__init__(env, num_envs, vectorization)
+        if dataset is None and dataset_fraction is not None:
+            raise ConfigError("data.dataset_fraction is of data.dataset, which is not given")
+        self.recorded = None if dataset is None else look_at(dataset)
+        if self.recorded is not None:
+            check_env(self.recorded.name, self.recorded.spec, self.spec)
+        self.dataset_fraction = dataset_fraction
+        self.from_dataset = 0  # windows of the newest batch that were drawn from the data set's own buffer
         if sequence_length < 2:
             raise ConfigError(f"data.sequence_length is {sequence_length}; it must be at least 2")
         self.batch_size, self.sequence_length, self.burn_in = batch_size, sequence_length, burn_in
         self.buffer_factory = buffer
-        self.learning_starts, self.pretrain = learning_starts, pretrain
+        # what is recorded stands in for the random steps
+        self.learning_starts, self.pretrain = 0 if self.recorded else learning_starts, pretrain
         self.train_every, self.train_ratio, self.store_latents = train_every, train_ratio, store_latents
         self.foresight: OpenLoopRollout | None = None  # of the last examination, for pictures
 
@@ -92,8 +111,22 @@ class SequenceData(ReplayData[SequenceReplay]):
                 "data.sequence_length, or more run.env_steps"
             )
         self.named("replay")
+        if self.recorded is not None:
+            self._load_dataset(self.recorded)
         self.draw = self.generator("replay")
         self.random_act = random_actor(self.spec)
+
+    def _load_dataset(self, source: OfflineSource) -> None:
+        """Every rank learns from all of it; a resumed run brings what its buffers held."""
+        rows = load_dataset(source.name) if source.dataset is None else source.dataset
+        check_learner(rows, type(self.agent).__name__, ("rewards", "terminals"))
+        own = "replay" if self.dataset_fraction is None else RECORDED
+        fill_with_episodes(self.named(own), rows, self.spec)
+        if not self.named(own).ready:
+            raise ConfigError(
+                f"{rows.name}: no episode has {self.sequence_length + self.burn_in} rows, which a window needs; use a "
+                "smaller data.sequence_length"
+            )
 
     def make_buffer(self, factory: SequenceReplayFactory) -> SequenceReplay:
         width = flatten_carry(self.agent.initial_carry(1)).shape[1] if self.store_latents else 0
@@ -122,7 +155,7 @@ class SequenceData(ReplayData[SequenceReplay]):
 
     def ready(self) -> bool:
         """Whether every rank has a window: all make the same number of updates."""
-        ready = self.named(self.active_buffer).ready
+        ready = self.named(self.active_buffer).ready or self.dataset_fraction is not None
         return ready if self.world_size == 1 else all(distributed.gather_objects(ready))
 
     def batches(self) -> Iterator[Sequences]:
@@ -162,9 +195,29 @@ class SequenceData(ReplayData[SequenceReplay]):
 
     def next_batch(self) -> Sequences:
         """One batch, drawn when it is wanted: priorities and stored states are then those of the last update."""
-        buffer = self.named(self.drawn_from)
-        buffer.progress = self.clock.progress
-        return buffer.sample(self.batch_size, self.draw)._replace(burn_in=self.burn_in)
+        played, self.from_dataset = self.named(self.drawn_from), 0
+        if self.dataset_fraction is not None:
+            share = round(self.dataset_fraction * self.batch_size)
+            self.from_dataset = share if played.ready else self.batch_size
+        counts = ((RECORDED, self.from_dataset), (self.drawn_from, self.batch_size - self.from_dataset))
+        parts = []
+        for name, count in counts:
+            if count:
+                self.named(name).progress = self.clock.progress
+                parts.append(self.named(name).sample(count, self.draw))
+        return joined(parts)._replace(burn_in=self.burn_in)
+
+    def _by_buffer(self, index: Tensor, values: Tensor) -> Iterator[tuple[SequenceReplay, Tensor, Tensor]]:
+        """What belongs to each buffer that the newest batch was drawn from."""
+        cut = self.from_dataset
+        if cut:
+            yield self.named(RECORDED), index[:cut], values[:cut]
+        if cut < len(index):
+            yield self.named(self.drawn_from), index[cut:], values[cut:]
+
+    def update_priorities(self, index: Tensor, priorities: Tensor) -> None:
+        for buffer, rows, values in self._by_buffer(index, priorities):
+            buffer.set_priorities(rows, values)
 
     def _turn(self, clock: RunClock) -> int:
         """Vector steps of this turn: random ones up to the budget, which a run with a larger one continues; those
@@ -190,7 +243,8 @@ class SequenceData(ReplayData[SequenceReplay]):
     def update_latents(self, index: Tensor, latents: Tensor) -> None:
         """Takes the recurrent states [B, L, W] that an update found on leaving the rows it saw."""
         if self.store_latents:
-            self.named(self.drawn_from).set_latents(index, latents)
+            for buffer, rows, values in self._by_buffer(index, latents):
+                buffer.set_latents(rows, values)
 
     def diagnostics(self, module: Any) -> dict[str, Any]:
         """How well the module's world foresees: rows are played greedily, then dreamed on from their first part."""
@@ -222,6 +276,17 @@ class SequenceData(ReplayData[SequenceReplay]):
             module.train(training)
         draw = torch.Generator().manual_seed(self.derive("examine"))
         return buffer.sample(8 * FEW, draw) if buffer.ready else None
+
+
+def joined(parts: list[Sequences]) -> Sequences:
+    """Windows of several buffers as one batch."""
+    if len(parts) == 1:
+        return parts[0]
+    whole: dict[str, Any] = {}
+    for name in Sequences._fields[:-1]:
+        columns = [getattr(part, name) for part in parts]
+        whole[name] = None if columns[0] is None else torch.cat(columns)
+    return Sequences(**whole)
 
 
 def flatten_carry(carry: Carry) -> Tensor:

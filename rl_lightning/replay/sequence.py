@@ -116,27 +116,40 @@ class SequenceReplay:
             part_latents = None if latents is None else latents[start : start + most]
             for n in range(self.num_envs):
                 ends = {t: last for t, env, last in part.ends if env == n}
-                self._add_env(n, part, ends, None if part_latents is None else part_latents[:, n])
+                self._add_env(n, part, n, ends, None if part_latents is None else part_latents[:, n])
         self.window_sampler.on_rows_written(before)
 
-    def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray], latents: np.ndarray | None) -> None:
+    def add_episode(self, env: int, episode: Steps) -> None:
+        """Appends an episode that was recorded elsewhere, steps of one env, as if this env had played it."""
+        most, before = self.ring // 2, list(self.total)
+        for start in range(0, len(episode.obs), most):
+            part = between(episode, start, start + most)
+            self._add_env(env, part, 0, {t: last for t, _, last in part.ends}, None)
+        self.window_sampler.on_rows_written(before)
+
+    def _add_env(
+        self, n: int, every: Steps, column: int, ends: dict[int, np.ndarray], latents: np.ndarray | None
+    ) -> None:
+        """Rows of the steps in this column, with the last observation of each episode that ends in them."""
+        names = ("obs", "action", "reward", "terminated", "truncated", "is_first")
+        steps = every._replace(**{name: getattr(every, name)[:, column] for name in names})
         count = len(steps.obs)
         after, place, lasts = rows_with_episode_ends(count, list(ends))
         total = count + len(after)
         slots = (self.total[n] + np.arange(total)) % self.ring
         at, last = slots[place], slots[lasts]
-        first = place[steps.is_first[:, n]]
+        first = place[steps.is_first]
         array = {name: getattr(self, name).numpy()[n] for name in (*ARRAYS, "latent")}
-        array["obs"][at] = steps.obs[:, n]
+        array["obs"][at] = steps.obs
         for t, slot in zip(after, last, strict=True):
             array["obs"][slot] = ends[int(t)]
-        array["action"][at], array["action"][last] = steps.action[:, n], 0
+        array["action"][at], array["action"][last] = steps.action, 0
         array["reward"][slots], self.pending_reward[n] = self._arrived(
-            steps.reward[:, n], self.pending_reward[n], place, first, total
+            steps.reward, self.pending_reward[n], place, first, total
         )
         for name, flag in (("terminated", steps.terminated), ("truncated", steps.truncated)):
             array[name][slots] = False
-            array[name][last] = flag[after, n]
+            array[name][last] = flag[after]
         starts = np.zeros(total, bool)
         starts[first] = True
         array["is_first"][slots] = starts

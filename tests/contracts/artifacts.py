@@ -13,11 +13,14 @@ from safetensors.torch import save_file
 from torch import nn
 
 from rl_lightning.artifacts import Exported
+from rl_lightning.behaviors.random_actor import random_actor
+from rl_lightning.behaviors.record_transitions import record_transitions
 from rl_lightning.datasets.formats.hdf5 import write_hdf5
 from rl_lightning.datasets.formats.raw import Raw
-from rl_lightning.envs.make import EnvConfig, describe, make_env
+from rl_lightning.envs.make import EnvConfig, describe, make_env, make_envs
 from rl_lightning.models.dynamics.ensemble_dynamics import EnsembleDynamics
 from rl_lightning.models.policies import DeterministicPolicy
+from rl_lightning.rollout.collect import Collector
 
 FOLDER = Path(tempfile.mkdtemp(prefix="rl-cases-"))
 atexit.register(shutil.rmtree, FOLDER, True)
@@ -53,6 +56,20 @@ def target_file(path: Path, episodes: int = 60, length: int = 4) -> str:
         terminals=last.reshape(-1),
         timeouts=np.zeros(episodes * length, bool),
     )
+    return str(path)
+
+
+def random_walks(config: EnvConfig, rows: int = 320) -> dict[str, np.ndarray]:
+    """What random actions leave behind, as arrays."""
+    envs = make_envs(config, 2)
+    draw = torch.Generator().manual_seed(0)
+    arrays, _ = record_transitions(Collector(envs, 0), random_actor(envs.env_spec), rows, draw)
+    envs.close()
+    return arrays
+
+
+def walks_file(path: Path, config: EnvConfig) -> str:
+    write_hdf5(path, Raw("", random_walks(config), {}, {"env_id": config.id}))
     return str(path)
 
 

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from contracts.artifacts import FOLDER, walks_file
 from contracts.case import LAKE, TARGET, Case, Toy, env
 
 from rl_lightning.algorithms import Dreamer, PlaNet
@@ -176,6 +177,16 @@ CASES = [
             buffer=partial(SequenceReplay, capacity=400, windows=PrioritizedWindows), train_ratio=4.0,
         ),
         dreamer(3, world_model=world(3, **CONV)),
+        **{**SCALED, "waits": 19},
+    ),
+    Case(
+        "dreamer-v3-recorded",
+        partial(
+            windows, env=LAKE, pretrain=4, train_ratio=8.0, dataset=walks_file(FOLDER / "walks.hdf5", LAKE),
+            dataset_fraction=0.5, store_latents=True, burn_in=1,
+            buffer=partial(SequenceReplay, capacity=2000, windows=PrioritizedWindows),
+        ),
+        dreamer(3),
         **{**SCALED, "waits": 19},
     ),
     Case(
