@@ -3,8 +3,8 @@
     python scripts/results.py add RUN [RUN ...]     results/<run>.csv: every evaluation, what made them, the final test
     python scripts/results.py table                 all of results/, in Markdown
 
-A file begins with lines `# key: value` (command, config hash, versions, seed, date, test), then one row per evaluation. The final
-test is `rl test RUN`: the best checkpoint on 20 fresh seeds.
+A file begins with lines `# key: value` (command, config hash, versions, seed, date, test), then one row per evaluation.
+The final test is `rl test RUN`: the best checkpoint on 20 fresh seeds.
 """
 
 from __future__ import annotations
