@@ -38,7 +38,9 @@ def write_rows(name: str, seed: int = 0) -> Path:
     last, fallen = count % EPISODE == 0, np.isin(count, (EPISODE, ROWS // 2))
     arrays = {
         "observations": obs,
-        "actions": generator.uniform(-1, 1, (ROWS, *spec.action_shape)).astype(np.float32),
+        "actions": generator.integers(0, spec.action_sizes[0], ROWS)
+        if spec.action_kind == "discrete"
+        else generator.uniform(-1, 1, (ROWS, *spec.action_shape)).astype(np.float32),
         "next_observations": obs
         if spec.is_pixels
         else obs + generator.normal(scale=0.1, size=obs.shape).astype("f"),

@@ -19,7 +19,7 @@ from rl_lightning.envs.spaces import ObsEncoder, obs_parts
 from rl_lightning.errors import ConfigError, DataError, EnvError
 from rl_lightning.models.normalizers import RunningObsNorm
 from rl_lightning.nn import CNN, MLP, RNN, MultiInput, NatureCNN, SmallCNN
-from rl_lightning.nn.make_torso import default_network, make_torso
+from rl_lightning.nn.make_torso import make_torso, network_of_pictures
 from rl_lightning.observations import ObsLayout
 from rl_lightning.replay import Replay
 from rl_lightning.types import EnvSpec, Steps
@@ -169,9 +169,9 @@ def test_what_sees_one_array_refuses_several():
 
 def test_a_picture_gets_a_cnn_where_nobody_says_what_sees_it():
     large = EnvSpec("p", (3, 84, 84), "uint8", action_shape=(1,))
-    assert default_network(large, MLP) is NatureCNN
-    assert default_network(large._replace(obs_shape=(1, 8, 8)), MLP) is SmallCNN
-    assert default_network(EnvSpec("v", (4,)), MLP) is MLP
+    assert network_of_pictures(large) is NatureCNN
+    assert network_of_pictures(large._replace(obs_shape=(1, 8, 8))) is SmallCNN
+    assert network_of_pictures(EnvSpec("v", (4,))) is None
     with torch.device("meta"):
         weights = sum(p.numel() for p in SAC(large).parameters())
     assert weights < 10_000_000

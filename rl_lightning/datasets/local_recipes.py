@@ -12,6 +12,7 @@ from rl_lightning.datasets.rows.episode_rows import RECORDED, without
 from rl_lightning.errors import DataError
 
 LOCAL_ENVS = {
+    "cartpole": "CartPole-v1",
     "hopper": "Hopper-v5",
     "halfcheetah": "HalfCheetah-v5",
     "walker2d": "Walker2d-v5",

@@ -36,6 +36,6 @@ def make_feed_forward(network: Network, obs: Shape, name: str = "network") -> Fe
     return without_memory(make_torso(network, obs, name), network, name)
 
 
-def default_network(spec: EnvSpec, otherwise: Network) -> Network:
-    """What sees an env's observations where nobody says: convolutions for pictures, `otherwise` for the rest."""
-    return network_for_picture(spec.obs_shape) if spec.is_pixels else otherwise
+def network_of_pictures(spec: EnvSpec) -> Network | None:
+    """What sees an env's pictures where nobody says; None where it shows none."""
+    return network_for_picture(spec.obs_shape) if spec.is_pixels else None

@@ -153,8 +153,7 @@ def test_critics_and_encoder_are_unchanged_by_the_actor_step(name):
     run = bare(BY_NAME[name])
     rows = run.block().batches[0]
     before = weights(run.model)
-    actor, _, *alpha = run.optimizers
-    run.model._actor_step(rows, actor, alpha)
+    run.model.update_actor(rows)
     moved = differing(before, weights(run.model))
     assert moved and all(name.startswith(("actor.", "log_alpha")) for name in moved)
 

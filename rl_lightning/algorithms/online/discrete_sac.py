@@ -20,7 +20,7 @@ from rl_lightning.models.network_policies import HeadPolicy, describable
 from rl_lightning.models.normalizers import RunningObsNorm, standardised
 from rl_lightning.nn.heads.actors import CategoricalHead
 from rl_lightning.nn.heads.critics import DiscreteQEnsemble
-from rl_lightning.nn.make_torso import default_network, make_feed_forward
+from rl_lightning.nn.make_torso import make_feed_forward, network_of_pictures
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
@@ -77,8 +77,11 @@ class DiscreteSAC(PolicyModule):
         self.optimizer = optimizer or Adam
         self.gamma, self.n_step, self.max_grad_norm = gamma, n_step, max_grad_norm
         self.tau, self.target_every = tau, target_every
-        layers = partial(MLP, hidden_dims=[256, 256], activation="relu", init="default")
-        self.network = network = network or default_network(spec, layers)
+        self.network = network = (
+            network
+            or network_of_pictures(spec)
+            or partial(MLP, hidden_dims=[256, 256], activation="relu", init="default")
+        )
         self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
         actions = spec.action_sizes[0]
         self.torso = make_feed_forward(network, spec.obs_layout)

@@ -20,7 +20,7 @@ from rl_lightning.models.network_policies import GreedyQPolicy, describable
 from rl_lightning.models.normalizers import RunningObsNorm, standardised
 from rl_lightning.models.policies import NormedPolicy
 from rl_lightning.nn.heads.critics import DiscreteQNet
-from rl_lightning.nn.make_torso import default_network, make_feed_forward
+from rl_lightning.nn.make_torso import make_feed_forward, network_of_pictures
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
@@ -81,8 +81,8 @@ class DQN(PolicyModule):
         self.target_every, self.tau = target_every, tau
         self.epsilon, self.epsilon_schedule = epsilon, epsilon_schedule or Linear(end=0.05, fraction=0.2)
         self.huber_delta, self.max_grad_norm = huber_delta, max_grad_norm
-        self.network = network or default_network(
-            spec, partial(MLP, hidden_dims=[256, 256], activation="relu")
+        self.network = (
+            network or network_of_pictures(spec) or partial(MLP, hidden_dims=[256, 256], activation="relu")
         )
         self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
         self.q = DiscreteQNet(make_feed_forward(self.network, spec.obs_layout), spec.action_sizes[0], dueling)

@@ -23,7 +23,7 @@ from rl_lightning.models.network_policies import HeadPolicy, describable
 from rl_lightning.models.normalizers import RunningMeanStd, RunningObsNorm
 from rl_lightning.nn.heads.actors import make_policy_head
 from rl_lightning.nn.heads.critics import ValueHead
-from rl_lightning.nn.make_torso import default_network, make_torso
+from rl_lightning.nn.make_torso import make_torso, network_of_pictures
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
@@ -162,7 +162,7 @@ class PPO(PolicyModule):
         self.max_grad_norm, self.target_kl = max_grad_norm, target_kl
         self.normalize_advantages = normalize_advantages
         self.deterministic_eval = deterministic_eval
-        network = network or default_network(spec, MLP)
+        network = network or network_of_pictures(spec) or MLP
         self.network = actor_network or network
         self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
         self.torso = make_torso(self.network, spec.obs_layout)

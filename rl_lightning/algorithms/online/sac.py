@@ -24,7 +24,7 @@ from rl_lightning.models.normalizers import RunningObsNorm, standardised
 from rl_lightning.models.policies import NormedPolicy, SquashedGaussianPolicy
 from rl_lightning.nn.heads.actors import SquashedGaussianActor
 from rl_lightning.nn.heads.critics import make_critics
-from rl_lightning.nn.make_torso import default_network, make_feed_forward
+from rl_lightning.nn.make_torso import make_feed_forward, network_of_pictures
 from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.own_torso import check_network_or_sizes
 from rl_lightning.nn.torso import FeedForward, Network
@@ -132,8 +132,11 @@ class SAC(PolicyModule):
             policy_delay,
             max_grad_norm,
         )
-        layers = partial(MLP, hidden_dims=[256, 256], activation="relu", init="default")
-        network = network or default_network(spec, layers)
+        network = (
+            network
+            or network_of_pictures(spec)
+            or partial(MLP, hidden_dims=[256, 256], activation="relu", init="default")
+        )
         self.network = actor_network or network
         self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
         self.actor = SquashedGaussianActor(

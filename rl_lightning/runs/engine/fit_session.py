@@ -278,6 +278,10 @@ class FitSession:
             pass
         elif schedule.phases is not None and schedule.is_finished and not schedule.spent:
             done += f", {schedule.reason}"
+        elif self.ended.reason in ("env_steps", "updates") and not self.ended.reason.startswith(
+            schedule.clock_name
+        ):
+            done += f", {schedule.reason}"  # the budget is of the other clock
         elif self.ended.reason not in ("", "env_steps", "updates"):
             done += f", {self.ended.reason}"
         if code:
