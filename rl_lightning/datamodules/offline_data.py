@@ -99,7 +99,7 @@ class OfflineData(EvaluatedData):
             return
         self.draw = self.generator("replay")
         if stage == "fit":
-            self._check_learner()
+            self._check_learner(self.agent)
         self.held_fraction = self.fraction_for(self.agent)
         self._check_split(self.held_fraction)
         rows = self.dataset
@@ -130,9 +130,15 @@ class OfflineData(EvaluatedData):
             return self.val_fraction
         return ASSESSED if getattr(module, "evaluated_on", "episodes") == "rows" else 0.0
 
+    def needed_columns(self, module: Any) -> tuple[str, ...]:
+        """Those of rewards and terminals that a module learns from."""
+        return tuple(getattr(module, "needs_columns", ()))
+
     def check_model(self, module: Any) -> None:
-        check_learner(self.dataset, type(module).__name__, getattr(module, "needs_columns", ()))
+        self._check_learner(module)
         self._check_split(self.fraction_for(module))
+        if getattr(module, "models_next_obs", False):
+            self._check_known(self.dataset)
 
     def _check_split(self, fraction: float) -> None:
         one = int(self.dataset.recording[0]) == int(self.dataset.recording[-1])
@@ -142,16 +148,16 @@ class OfflineData(EvaluatedData):
                 "Use --data.split transition, or --data.val_fraction 0"
             )
 
-    def _check_learner(self) -> None:
-        check_learner(self.dataset, type(self.agent).__name__, getattr(self.agent, "needs_columns", ()))
-        if getattr(self.agent, "n_step", 1) != 1:
+    def _check_learner(self, module: Any) -> None:
+        check_learner(self.dataset, type(module).__name__, self.needed_columns(module))
+        if getattr(module, "n_step", 1) != 1:
             raise ConfigError(f"{type(self).__name__} holds single transitions; set model.n_step to 1")
-        members = getattr(self.agent, "ensemble_size", 0)
+        members = getattr(module, "ensemble_size", 0)
         if self.ensemble_bootstrap and self.ensemble_bootstrap != members:
             learns = f"has {members} members" if members else "learns from one stream of rows"
             raise ConfigError(
                 f"data.ensemble_bootstrap is {self.ensemble_bootstrap}, but "
-                f"{type(self.agent).__name__} {learns}; set it to {members}"
+                f"{type(module).__name__} {learns}; set it to {members}"
             )
 
     def _split(self, episode: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,14 +192,18 @@ class OfflineData(EvaluatedData):
 
     def _leave_out_unknown(self, rows: Dataset) -> None:
         """A model of next observations must not learn one that stands in for what a file does not tell."""
+        self._check_known(rows)
+        self.train_index = self.train_index[rows.next_known[self.train_index]]
+        self.holdout_index = self.holdout_index[rows.next_known[self.holdout_index]]
+
+    def _check_known(self, rows: Dataset) -> None:
+        """Refuses rows of whose rewards such a model would never see one."""
         if bool((rows.reward > 0.0).any()) and not bool((rows.reward[rows.next_known] > 0.0).any()):
             raise DataError(
                 f"{rows.name}: no 'next_observations', and all positive rewards lie in terminal rows, whose next "
                 "observation is unknown: the model would learn that nothing is ever rewarded.\n"
                 "Record the data again with next_observations, or learn values from it (IQL, TD3BC)"
             )
-        self.train_index = self.train_index[rows.next_known[self.train_index]]
-        self.holdout_index = self.holdout_index[rows.next_known[self.holdout_index]]
 
     def sample_batches(self, updates: int) -> Iterator[Any]:
         yield from self.unstack(self.sample(updates))

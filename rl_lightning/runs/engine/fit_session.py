@@ -69,6 +69,7 @@ class FitSession:
         start = start or RunStart()
         self.cli, self.run, self.ckpt_path, self.debug = cli, run, start.generation, debug
         self.ended = FitEnding("", cut=False)
+        self.noted: set[str] = set()  # notes that were told before the stage began
         self.stands: tuple[int, int] | None = None  # clocks of the checkpoint, where a block was abandoned
         model, data = cli.model, cli.datamodule
         self.algorithm, self.task = type(model).__name__, data.spec.env_id
@@ -147,7 +148,8 @@ class FitSession:
                 f"note: {self.dataset} names no env: nothing is evaluated. Name it with: --data.env.id ID"
             )
         for line in self.cli.datamodule.notes():
-            self.say(f"note: {line}")
+            if line not in self.noted:
+                self.say(f"note: {line}")
         self.report(
             pid=os.getpid(),
             evaluated_on=self.cli.model.evaluated_on,
