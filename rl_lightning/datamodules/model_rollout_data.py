@@ -58,6 +58,8 @@ class ModelRolloutData(OfflineData):
         reward_scale: Rewards are multiplied by this.
         reward_shift: And this is added, after scaling.
         max_episodes: Recorded episodes that are used at all, the first ones; null: all.
+        eval_env: Where evaluation acts: real, or model (in `dynamics`, from held-out starts, the penalty's density
+            telling how many steps are unlikely).
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class ModelRolloutData(OfflineData):
         reward_scale: float = 1.0,
         reward_shift: float = 0.0,
         max_episodes: PositiveInt | None = None,
+        eval_env: Literal["real", "model"] = "real",
     ) -> None:
         super().__init__(
             dataset,
@@ -116,6 +119,10 @@ class ModelRolloutData(OfflineData):
         rule = termination or end_rule(self.dataset, self.spec.env_id)
         self.never_ends, self.termination = rule is None, rule_or_never(rule)
         self.measured: dict[str, float] = {}
+        self.eval_env = eval_env
+        if eval_env == "model":
+            density = getattr(self.penalty, "density", None)
+            self.evaluate_in(dynamics, density, self.termination, getattr(self.penalty, "percentile", 1.0))
 
     def notes(self) -> list[str]:
         if not self.never_ends:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl_lightning.errors import ConfigError, DataError, ResumeError, RLError
 from rl_lightning.runs.config.swapped import known
@@ -18,36 +18,41 @@ if TYPE_CHECKING:
 SHAPES = ("obs_shape", "action_kind", "action_shape", "action_sizes")
 
 
-def check_data(jobs: Sequence[Job], parse: Callable[[Job], RLCLI], told: set[str]) -> None:
+def check_data(jobs: Sequence[Job], parse: Callable[[Job], RLCLI], said: set[str]) -> None:
     """Makes data and model of every stage that learns from recorded rows, in shapes alone, as the stage itself will.
 
     Args:
         jobs: Those that are still to be done.
         parse: A stage's config with something in the place of each artifact.
-        told: Filled with what was said, so that no stage says it again.
+        said: Filled with what is said, so that no stage says it again.
     """
     from rl_lightning.datamodules.offline_data import OfflineData
 
-    made: dict[str, RLCLI] = {}
-    told.clear()
+    stages: dict[str, StageRows] = {}
+    said.clear()
     for job in jobs:
-        if job.stage in made:  # a later cycle differs in its artifacts alone
+        if job.stage in stages:  # a later cycle differs in its artifacts alone
             continue
         cli = parse(job)
         kind = known(cli.config.data.class_path)
         if kind is None or not issubclass(kind, OfflineData):
             continue
         record_missing_data(cli.config)
-        if built(job, cli):
-            made[job.stage] = cli
-    for job in jobs:
-        if job.stage in made:
-            check_inputs(job, made)
-    for cli in made.values():
+        if not built(job, cli):
+            continue
+        check_inputs(job, cli.datamodule, stages)
         for note in cli.datamodule.notes():
-            if note not in told:
+            if note not in said:
                 print(f"note: {note}", file=sys.stderr)
-                told.add(note)
+                said.add(note)
+        stages[job.stage] = StageRows(cli.datamodule.spec, dict(vars(cli.data_arguments())))
+
+
+class StageRows(NamedTuple):
+    """What is kept of a stage: not its rows."""
+
+    spec: EnvSpec
+    settings: dict[str, Any]
 
 
 def built(job: Job, cli: RLCLI) -> bool:
@@ -72,25 +77,21 @@ def of_stage(job: Job, error: RLError) -> RLError:
     return type(error)(f"stage {job.stage}: {text}\nno stage was trained")
 
 
-def check_inputs(job: Job, made: dict[str, RLCLI]) -> None:
+def check_inputs(job: Job, data: Any, stages: Mapping[str, StageRows]) -> None:
     """Rows of one stage must be what the models of the stages before it were learned from."""
-    data = made[job.stage].datamodule
     for dotted, source in job.inputs.items():
-        before = made.get(source.partition("-")[0])
-        if before is None or before is made[job.stage]:
+        before = stages.get(source.partition("-")[0])
+        if before is None:
             continue
-        differing = difference(before.datamodule.spec, data.spec)
+        differing = difference(before.spec, data.spec)
         if differing:
             raise ConfigError(
                 f"stage {job.stage}: {dotted} comes from stage {source}, whose data have {differing[0]}; its own have "
                 f"{differing[1]}. Give both the same data.dataset\nno stage was trained"
             )
         if dotted.endswith(".dynamics") and hasattr(data, "check_learned_as"):
-            settings: Any = before.data_arguments()
             try:
-                data.check_learned_as(
-                    {name: settings.get(name) for name in vars(settings)}, f"stage {source}"
-                )
+                data.check_learned_as(before.settings, f"stage {source}")
             except ConfigError as error:
                 raise of_stage(job, error) from error
 

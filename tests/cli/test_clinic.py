@@ -1,0 +1,165 @@
+"""Recorded data without an env, from the check to the policy that is asked for actions."""
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from rl_lightning.cli import main
+
+ROWS, LENGTH = 200, 10
+
+
+def recorded(rows: int = ROWS) -> dict[str, Any]:
+    """Three signals and an action in [2, 9], told in [-1, 1] with its bounds beside it."""
+    draw = np.random.default_rng(0)
+    obs = draw.normal(size=(rows, 3)).astype(np.float32)
+    action = draw.uniform(-1, 1, (rows, 1)).astype(np.float32)
+    following = (0.9 * obs + 0.3 * action).astype(np.float32)
+    timeouts = np.arange(1, rows + 1) % LENGTH == 0
+    return {
+        "observations": obs, "actions": action, "rewards": -np.abs(following).sum(1), "timeouts": timeouts,
+        "next_observations": following, "terminals": np.zeros(rows, bool),
+    }  # fmt: skip
+
+
+PIPELINE = {
+    "threads": 1,
+    "shared": {"data.dataset": "rows.hdf5"},
+    "stages": [
+        {
+            "name": "dynamics",
+            "config": "gormpo/stages/dynamics",
+            "overrides": {"model.hidden_dims": [8], "run.updates": 20, "run.eval_every": 10},
+        },
+        {
+            "name": "density",
+            "config": "gormpo/stages/density",
+            "overrides": {"model.density_model": {"class_path": "KDE"}, "run.updates": 2, "run.eval_every": 1},
+        },
+        {
+            "name": "policy",
+            "config": ["gormpo/stages/gormpo", "gormpo/stages/small"],
+            "inputs": {"data.dynamics": "dynamics", "data.penalty.density": "density"},
+            "overrides": {
+                "run.updates": 10, "run.eval_every": 5, "run.eval_episodes": 2, "run.final_episodes": 2,
+                "data.rollout_batch_size": 10, "data.eval_env": "model",
+            },
+        },
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the data, and the pipeline `ward` trained on it."""
+    folder = tmp_path_factory.mktemp("clinic")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("RL_LOGS", str(folder / "logs"))
+        np.savez("rows.npz", **recorded())
+        assert main(["data", "convert", "rows.npz", "rows.hdf5"]) == 0
+        import h5py
+
+        with h5py.File("rows.hdf5", "a") as file:
+            file["metadata/action_low"], file["metadata/action_high"] = [2.0], [9.0]
+        Path("ward.yaml").write_text(yaml.safe_dump(PIPELINE))
+        assert main(["fit", "--config", "./ward.yaml", "--name", "ward"]) == 0
+    yield folder
+
+
+@pytest.fixture
+def ward(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("RL_LOGS", str(home / "logs"))
+
+    def rl(*words: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code = main(list(words))
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return rl
+
+
+def test_training_is_evaluated_in_the_model(home: Path) -> None:
+    rows = list(csv.DictReader((home / "logs/ward/policy/metrics.csv").open()))
+    evaluated = [row for row in rows if row["eval/return"]]
+    assert len(evaluated) >= 2 and all(float(row["eval/disagreement"]) > 0 for row in evaluated)
+    assert all(0.0 <= float(row["eval/ood_fraction"]) <= 1.0 for row in evaluated)
+    record = json.loads((home / "logs/ward/policy/run.json").read_text())
+    assert record["evaluated_in"] == record["final"]["evaluated_in"] == "ward/dynamics"
+
+
+def test_a_run_is_tested_in_a_model(home: Path, ward: Any) -> None:
+    code, said = ward("test", "ward", "--in", "ward", "--episodes", "3")
+    assert code == 0 and "below threshold" in said and "disagreement" in said, said
+    values = json.loads((home / "logs/ward/policy/test-in-model.json").read_text())
+    assert values["evaluated_in"] == "ward" and values["density"] and values["horizon"] == LENGTH
+    assert len(values["episodes"]) == 3
+    assert all({"return", "ood_fraction", "disagreement"} <= set(row) for row in values["episodes"])
+    assert not (home / "logs/ward/policy/test.json").exists() or "evaluated_in" in json.loads(
+        (home / "logs/ward/policy/test.json").read_text()
+    )
+    row = list(csv.DictReader((home / "logs/results.csv").open()))[-1]
+    assert "in the model ward" in row["changed"]
+
+
+def test_its_horizon_is_eval_max_steps(ward: Any) -> None:
+    code, said = ward("test", "ward", "--in", "ward", "--episodes", "2", "--eval_max_steps", "4")
+    assert code == 0 and "4 steps at most" in said and "mean 4.0" in said, said
+
+
+def test_any_algorithm_learns_in_the_model_and_is_played_there(ward: Any) -> None:
+    words = [
+        "--config",
+        "ppo/cartpole",
+        "--data.env.id",
+        "rl/Model-v0",
+        "--env_steps",
+        "64",
+        "--eval_episodes",
+        "2",
+    ]
+    size = ["--data.num_envs", "2", "--data.rollout_steps", "16", "--eval_every", "32", "--name", "inside"]
+    code, said = ward("fit", *words, "--data.env.kwargs", "{dynamics: ward, density: ward}", *size)
+    assert code == 0, said
+    code, said = ward("play", "inside", "--episodes", "2", "--no_video")
+    assert code == 0 and "disagreement" in said and "ood_fraction" in said, said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("test", "ward", "--in", "ward", "--termination", "Foo"), "termination 'Foo' is unknown"),
+        (("test", "ward", "--density", "ward"), "belongs to --in"),
+        (("test", "ward/dynamics", "--in", "ward"), "does not act"),
+        (("test", "ward", "--in", "nothing"), "neither a path nor a run"),
+        (("fit", "--config", "bc/hopper-medium", "--data.dataset", "rows.hdf5", "--data.eval_env", "model"),
+         "--data.eval_dynamics"),
+    ],
+)  # fmt: skip
+def test_a_model_that_is_none_is_refused(ward: Any, words, said) -> None:
+    code, text = ward(*words)
+    assert code in (2, 4) and said in text, text
+
+
+def test_a_policy_that_was_cloned_is_evaluated_in_the_model_too(ward: Any) -> None:
+    words = [
+        "--config",
+        "bc/hopper-medium",
+        "--data.dataset",
+        "rows.hdf5",
+        "--updates",
+        "4",
+        "--eval_every",
+        "2",
+    ]
+    model = ["--data.eval_env", "model", "--data.eval_dynamics", "ward", "--data.eval_density", "ward"]
+    code, said = ward("fit", *words, *model, "--eval_episodes", "2", "--name", "clone")
+    assert code == 0 and "in the model ward" in said, said
