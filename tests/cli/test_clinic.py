@@ -28,6 +28,10 @@ def recorded(rows: int = ROWS) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def table(path: Path | str) -> list[dict[str, str]]:
+    return list(csv.DictReader(Path(path).read_text().splitlines()))
+
+
 PIPELINE = {
     "threads": 1,
     "shared": {"data.dataset": "rows.hdf5"},
@@ -88,7 +92,7 @@ def ward(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
 
 def test_training_is_evaluated_in_the_model(home: Path) -> None:
-    rows = list(csv.DictReader((home / "logs/ward/policy/metrics.csv").open()))
+    rows = table(home / "logs/ward/policy/metrics.csv")
     evaluated = [row for row in rows if row["eval/return"]]
     assert len(evaluated) >= 2 and all(float(row["eval/disagreement"]) > 0 for row in evaluated)
     assert all(0.0 <= float(row["eval/ood_fraction"]) <= 1.0 for row in evaluated)
@@ -106,7 +110,7 @@ def test_a_run_is_tested_in_a_model(home: Path, ward: Any) -> None:
     assert not (home / "logs/ward/policy/test.json").exists() or "evaluated_in" in json.loads(
         (home / "logs/ward/policy/test.json").read_text()
     )
-    row = list(csv.DictReader((home / "logs/results.csv").open()))[-1]
+    row = table(home / "logs/results.csv")[-1]
     assert "in the model ward" in row["changed"]
 
 
@@ -163,3 +167,76 @@ def test_a_policy_that_was_cloned_is_evaluated_in_the_model_too(ward: Any) -> No
     model = ["--data.eval_env", "model", "--data.eval_dynamics", "ward", "--data.eval_density", "ward"]
     code, said = ward("fit", *words, *model, "--eval_episodes", "2", "--name", "clone")
     assert code == 0 and "in the model ward" in said, said
+
+
+def test_every_row_gets_an_action_in_clinical_units(home: Path, ward: Any) -> None:
+    code, said = ward("predict", "ward", "--data", "rows.hdf5", "--output", "advice.npz")
+    assert code == 0 and "below the density's threshold" in said, said
+    advice = np.load("advice.npz")
+    assert len(advice["action"]) == ROWS
+    assert (advice["action"] >= 2.0).all() and (advice["action"] <= 9.0).all()
+    recorded_units = 5.5 + 3.5 * recorded()["actions"]
+    assert np.allclose(advice["recorded_action"], recorded_units, atol=1e-4)
+    assert (advice["action_std"] > 0.0).all() and (advice["action_std"] < 3.5).all()
+    assert np.isfinite(advice["score"]).all() and advice["below_threshold"].dtype == bool
+
+
+def test_a_table_of_new_patients_gets_actions_too(home: Path, ward: Any) -> None:
+    """Nobody has acted yet: observations are all there is."""
+    obs = recorded(rows=7)["observations"]
+    lines = ["obs_0,obs_1,obs_2", *(",".join(f"{value:.6f}" for value in row) for row in obs)]
+    Path("new.csv").write_text("\n".join(lines) + "\n")
+    code, said = ward("predict", "ward", "--data", "new.csv", "--output", "new-advice.csv")
+    assert code == 0, said
+    rows = table("new-advice.csv")
+    assert len(rows) == 7 and {"row", "action_0", "action_std_0", "score", "below_threshold"} <= set(rows[0])
+    assert "recorded_action_0" not in rows[0]
+    lines = ["obs_0,obs_1,obs_2,action,episode", *(f"{line},4.5,{i % 2}" for i, line in enumerate(lines[1:]))]
+    Path("acted.csv").write_text("\n".join(lines) + "\n")
+    assert ward("predict", "ward", "--data", "acted.csv", "--output", "acted-advice.csv")[0] == 0
+    acted = table("acted-advice.csv")
+    assert [row["action_0"] for row in acted] == [row["action_0"] for row in rows], "lines keep their places"
+    assert all(float(row["recorded_action_0"]) == pytest.approx(4.5) for row in acted)
+    np.savez("new.npz", obs=obs)
+    assert ward("predict", "ward", "--data", "new.npz", "--output", "again.npz")[0] == 0
+    again = np.load("again.npz")["action"][:, 0]
+    assert np.allclose(again, [float(row["action_0"]) for row in rows], atol=1e-4)
+
+
+def test_rows_that_lead_nowhere_get_an_action_as_well(home: Path, ward: Any) -> None:
+    """Training leaves them out: no next observation is known of them."""
+    rows = recorded()
+    del rows["next_observations"]
+    np.savez("linked.npz", **rows)
+    assert ward("data", "convert", "linked.npz", "linked.hdf5")[0] == 0
+    code, said = ward("predict", "ward", "--data", "linked.hdf5", "--output", "linked-out.npz")
+    assert code == 0 and len(np.load("linked-out.npz")["action"]) == ROWS, said
+
+
+def test_far_from_the_data_is_said(home: Path, ward: Any) -> None:
+    np.savez("far.npz", obs=np.full((5, 3), 30.0, np.float32))
+    assert ward("predict", "ward", "--data", "far.npz", "--output", "far-out.npz")[0] == 0
+    assert np.load("far-out.npz")["below_threshold"].all()
+
+
+def test_draws_may_be_left_out_and_a_density_asks_for_its_model(home: Path, ward: Any) -> None:
+    words = ["predict", "clone", "--data", "rows.hdf5", "--output", "clone.npz"]
+    fit = ["--config", "bc/hopper-medium", "--data.dataset", "rows.hdf5", "--updates", "4", "--name", "clone"]
+    assert (home / "logs/clone").is_dir() or ward("fit", *fit)[0] == 0
+    assert ward(*words, "--draws", "0")[0] == 0
+    assert "action_std" not in np.load("clone.npz")
+    plain = [
+        "--config",
+        "bc/hopper-medium",
+        "--data.dataset",
+        "rows.hdf5",
+        "--updates",
+        "4",
+        "--name",
+        "plain",
+    ]
+    assert ward("fit", *plain)[0] == 0
+    code, said = ward("predict", "plain", "--data", "rows.hdf5", "--density", "ward")
+    assert code == 2 and "--dynamics" in said, said
+    code, said = ward("predict", "plain", "--data", "rows.hdf5", "--density", "ward", "--dynamics", "ward")
+    assert code == 0 and "below" in said, said
