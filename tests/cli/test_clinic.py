@@ -240,3 +240,33 @@ def test_draws_may_be_left_out_and_a_density_asks_for_its_model(home: Path, ward
     assert code == 2 and "--dynamics" in said, said
     code, said = ward("predict", "plain", "--data", "rows.hdf5", "--density", "ward", "--dynamics", "ward")
     assert code == 0 and "below" in said, said
+
+
+def test_runs_without_returns_are_drawn_and_named(home: Path, ward: Any) -> None:
+    code, said = ward("plot", "ward/density")
+    assert code == 0 and "eval/score" in said and (home / "logs/ward/density/eval-score.png").is_file()
+    fit = [
+        "--config",
+        "iql/hopper-medium",
+        "--data.dataset",
+        "rows.hdf5",
+        "--updates",
+        "4",
+        "--name",
+        "blind",
+    ]
+    code, said = ward("fit", *fit, "--model.hidden_dims", "[8]")
+    assert code == 0 and "--data.eval_env model" in said, said
+    code, said = ward("plot", "blind")
+    assert code == 0 and said.lstrip().startswith("loss"), said
+    assert ward("watch", "blind")[0] == 0 and ward("show", "blind")[0] == 0 and ward("list")[0] == 0
+    code, said = ward("test", "ward/density")
+    assert code == 0 and "Density on rows.hdf5" in said, said
+
+
+def test_recommended_actions_are_drawn_against_recorded_ones(home: Path, ward: Any) -> None:
+    code, said = ward("plot", "ward", "--actions", "--output", "actions.png")
+    assert code == 0 and "correlation" in said and "of recorded actions below" in said, said
+    assert Path("actions.png").stat().st_size > 10_000
+    assert ward("plot", "ward/dynamics", "--actions")[0] == 2
+    assert ward("plot", "ward", "--density", "ward")[0] == 2
