@@ -270,3 +270,51 @@ def test_recommended_actions_are_drawn_against_recorded_ones(home: Path, ward: A
     assert Path("actions.png").stat().st_size > 10_000
     assert ward("plot", "ward/dynamics", "--actions")[0] == 2
     assert ward("plot", "ward", "--density", "ward")[0] == 2
+
+
+def test_checkpoints_are_ranked_by_each_estimator(home: Path, ward: Any) -> None:
+    fit = [
+        "--config",
+        "bc/hopper-medium",
+        "--data.dataset",
+        "rows.hdf5",
+        "--updates",
+        "4",
+        "--name",
+        "behavior",
+    ]
+    assert ward("fit", *fit, "--model.loss", "NegativeLogLikelihood")[0] == 0
+    words = ["rank", "ward", "behavior", "--data", "rows.hdf5", "--in", "ward", "--checkpoints", "last"]
+    size = ["--updates", "5", "--episodes", "2", "--hidden_dims", "8", "--output", "ranking.json"]
+    code, said = ward(*words, *size, "--behavior", "behavior")
+    assert code == 0, said
+    assert all(
+        word in said for word in ("model", "fqe", "wis", "dr", "(1)", "(2)", "policy last", "behavior last")
+    )
+    result = json.loads(Path("ranking.json").read_text())
+    own = next(row for row in result["rows"] if row["checkpoint"] == "behavior last")
+    rewards = recorded()["rewards"].reshape(-1, LENGTH)
+    mean_return = (rewards * 0.99 ** np.arange(LENGTH)).sum(1).mean()
+    assert own["wis"] == pytest.approx(mean_return, rel=1e-4), "who acted himself: all weights are alike"
+    assert own["effective_episodes"] == pytest.approx(ROWS / LENGTH)
+    assert result["spearman"] == {}
+
+
+def test_what_cannot_be_ranked_is_said(home: Path, ward: Any) -> None:
+    code, said = ward("rank", "ward", "--data", "rows.hdf5", "--checkpoints", "last")
+    assert code == 2 and "--milestone_every" in said
+    assert ward("rank", "ward")[0] == 2
+    fit = [
+        "--config",
+        "td3_bc/hopper-medium",
+        "--data.dataset",
+        "rows.hdf5",
+        "--updates",
+        "4",
+        "--name",
+        "sure",
+    ]
+    assert ward("fit", *fit)[0] == 0
+    words = ["rank", "ward", "sure", "--data", "rows.hdf5", "--checkpoints", "last", "--updates", "2"]
+    code, said = ward(*words, "--hidden_dims", "8", "--behavior", "sure")
+    assert code == 2 and "says of no action how likely it is" in said, said
