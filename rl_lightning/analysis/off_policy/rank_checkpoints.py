@@ -15,6 +15,7 @@ from torch import Tensor
 from rl_lightning.algorithms.offline.fqe import FQE
 from rl_lightning.analysis.stats_table import Table, aligned
 from rl_lightning.artifacts import load_exported
+from rl_lightning.checkpoints.checkpoint_store import read_meta
 from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.datasets import Dataset, load_dataset
 from rl_lightning.envs.make import EnvConfig, make_envs
@@ -78,7 +79,7 @@ def candidates(runs: Sequence[Run], checkpoints: Sequence[str] = ()) -> list[Can
     """Those named of every run; else all milestones, and the newest checkpoint."""
     chosen = []
     for run in runs:
-        names = list(checkpoints) or [*milestones(run), "last"]
+        names = list(checkpoints) or [*milestones(run), *newest(run)]
         chosen += [Candidate(f"{run.name} {name}", run.checkpoint(name)) for name in names]
     if len(chosen) < 2:
         raise ConfigError(
@@ -91,6 +92,18 @@ def milestones(run: Run) -> list[str]:
     """Oldest first."""
     names = [path.parent.name for path in (run.folder / "checkpoints").glob("step-*/model.ckpt")]
     return sorted(names, key=lambda name: int(name.rpartition("-")[2]))
+
+
+def newest(run: Run) -> list[str]:
+    """`last`, unless it is the last milestone."""
+    kept, last = milestones(run), run.checkpoint("last").parent
+    if not kept or not (last / "meta.json").is_file():
+        return ["last"]
+    clocks = [
+        (read_meta(folder)["env_step"], read_meta(folder)["update"])
+        for folder in (last, run.checkpoint(kept[-1]).parent)
+    ]
+    return [] if clocks[0] == clocks[1] else ["last"]
 
 
 def rank_checkpoints(chosen: Sequence[Candidate], asked: RankRequest, say: Say) -> dict[str, Any]:
