@@ -74,7 +74,7 @@ def of_stage(job: Job, error: RLError) -> RLError:
     """The same error, with the stage and its own flags."""
     text = str(error).replace("--data.", f"--stages.{job.stage}.data.")
     text = text.replace("--model.", f"--stages.{job.stage}.model.")
-    return type(error)(f"stage {job.stage}: {text}\nno stage was trained")
+    return type(error)(f"stage {job.stage}: {text}\nnothing was trained")
 
 
 def check_inputs(job: Job, data: Any, stages: Mapping[str, StageRows]) -> None:
@@ -87,7 +87,7 @@ def check_inputs(job: Job, data: Any, stages: Mapping[str, StageRows]) -> None:
         if differing:
             raise ConfigError(
                 f"stage {job.stage}: {dotted} comes from stage {source}, whose data have {differing[0]}; its own have "
-                f"{differing[1]}. Give both the same data.dataset\nno stage was trained"
+                f"{differing[1]}. Give both the same data.dataset\nnothing was trained"
             )
         if dotted.endswith(".dynamics") and hasattr(data, "check_learned_as"):
             try:
