@@ -142,6 +142,7 @@ def test_any_algorithm_learns_in_the_model_and_is_played_there(ward: Any) -> Non
     [
         (("test", "ward", "--in", "ward", "--termination", "Foo"), "termination 'Foo' is unknown"),
         (("test", "ward", "--density", "ward"), "belongs to --in"),
+        (("test", "ward", "--in", "ward", "--noise"), "does not go with --in"),
         (("test", "ward/dynamics", "--in", "ward"), "does not act"),
         (("test", "ward", "--in", "nothing"), "neither a path nor a run"),
         (("fit", "--config", "bc/hopper-medium", "--data.dataset", "rows.hdf5", "--data.eval_env", "model"),

@@ -6,6 +6,7 @@ from rl_lightning.cli.agent.named_agent import IN_MODEL, TAKES, in_model, named_
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.options import OWN_SWITCHES
 from rl_lightning.cli.outputs import note, output_file
+from rl_lightning.errors import ConfigError
 
 TEST_EPISODES = 20
 
@@ -39,6 +40,8 @@ def test(words: list[str]) -> int:
     from rl_lightning.analysis.evaluation.noise_grid import RATES, SCALES, noise_grid, noise_table
     from rl_lightning.runs.agents.evaluate_agent import test_agent
 
+    if parsed.has("noise") and parsed.get("in") is not None:
+        raise ConfigError("--noise is of sensors and actuators of an env; it does not go with --in")
     rates, scales = parsed.numbers("noise_rates", RATES), parsed.numbers("noise_scales", SCALES)
     agent = in_model(named_agent(parsed, "best", TEST_EPISODES), parsed)
     tested = test_agent(agent, parsed.request(), note)

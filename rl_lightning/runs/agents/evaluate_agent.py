@@ -157,8 +157,8 @@ def evaluated_episodes(agent: LoadedAgent) -> list[Any]:
     evaluation = agent.cli.model.evaluation
     if evaluation is None:
         raise ConfigError(
-            f"{type(agent.cli.datamodule).__name__} names no env to play in; give one: --data.env.id Hopper-v5, or a learned "
-            "model: --in RUN/dynamics"
+            f"{type(agent.cli.datamodule).__name__} names no env to play in; give one: --data.env.id Hopper-v5, or a "
+            "learned model: --in RUN/dynamics"
         )
     return list(evaluation.episodes)
 

@@ -61,11 +61,9 @@ def built(job: Job, cli: RLCLI) -> bool:
 
     try:
         build_shapes(cli)
-    except ResumeError as error:  # a model that reads an artifact while it is made
+    except (ConfigError, DataError, ResumeError) as error:
         if any(f"artifact of {source}" in str(error) for source in job.inputs.values()):
-            return False
-        raise of_stage(job, error) from error
-    except (ConfigError, DataError) as error:
+            return False  # it reads an artifact while it is made
         raise of_stage(job, error) from error
     return True
 

@@ -92,3 +92,13 @@ def test_flags_of_a_stage_count_when_scales_are_compared(logs: Path, rl: Rl, tmp
     assert refused.code == 2 and "reward_scale 3" in refused.err and not trained(logs)
     assert rl("fit", "--config", pipe, "--data.reward_scale", "3").code == 0
     assert "reward_scale: 3" in (logs / "pipe" / "dynamics" / "artifact" / "config.yaml").read_text()
+
+
+def test_rows_that_an_earlier_stage_leaves_are_not_looked_for(logs: Path, rl: Rl, tmp_path) -> None:
+    """They are there when their stage begins, and then refused, or not."""
+    np.savez("rows.npz", **recorded())
+    later = {"name": "later", "config": DYNAMICS, "inputs": {"data.dataset": "dynamics"}}
+    stages = [{"name": "dynamics", "config": DYNAMICS}, later]
+    pipe = write(tmp_path, "pipe", {"run": {"name": "pipe"}, "threads": 1, "stages": stages})
+    refused = rl("fit", "--config", pipe)
+    assert "stage later failed" in refused.err and trained(logs), refused.err
