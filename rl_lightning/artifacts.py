@@ -64,10 +64,18 @@ def exported_config(path: str | Path, group: str) -> dict[str, Any]:
     """What the stage that left an artifact was told of its `model` or `data`; nothing where the artifact does not
     say."""
     try:
-        config = yaml.safe_load(locate_artifact(path).config.read_text())
-        return dict(config[group]["init_args"])
-    except (ResumeError, OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return dict(exported_file(path)[group]["init_args"])
+    except (ResumeError, ValueError, KeyError, TypeError):
         return {}
+
+
+def exported_file(path: str | Path) -> dict[str, Any]:
+    """The whole config of the stage that left an artifact; nothing where there is none that can be read."""
+    try:
+        config = yaml.safe_load(locate_artifact(path).config.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 def fingerprint(model: nn.Module) -> str:

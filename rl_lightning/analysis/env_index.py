@@ -38,9 +38,10 @@ def folder(package: str) -> Path | None:
 
 
 def _toys() -> set[str]:
-    """Every `rl/...` literal below envs/toys."""
+    """Every `rl/...` literal below envs/toys and envs/model_env."""
     ids: set[str] = set()
-    for file in sorted((PACKAGE / "envs" / "toys").rglob("*.py")):
+    folders = [PACKAGE / "envs" / name for name in ("model_env", "toys")]
+    for file in sorted(path for folder in folders for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 ids.update(re.findall(r"^rl/[\w-]+-v\d+$", node.value))

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rl_lightning.errors import DataError
 from rl_lightning.io.text import printable, short
-from rl_lightning.runs.store.metrics_file import CLOCKS, find_column, header, read_columns, seconds
+from rl_lightning.runs.store.metrics_file import (
+    CLOCKS,
+    find_column,
+    header,
+    read_columns,
+    real_name,
+    seconds,
+)
 from rl_lightning.runs.store.run_folder import Run
+from rl_lightning.runs.store.select_runs import select_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,6 +63,25 @@ def read_curve(run: Run, metric: str = "eval/return", against: str | None = None
     if not pairs:
         raise DataError(f"run '{run.name}' has no value of '{metric}' yet")
     return Curve(run.name, clock, [x for x, _ in pairs], [y for _, y in pairs])
+
+
+USUAL = ("eval/return", "eval/score", "loss")
+
+
+def usual_metric(words: Sequence[str]) -> str:
+    """What is drawn where nothing is asked for: returns, else scores, else losses, whatever all of the runs have."""
+    for metric in USUAL:
+        runs = [run for group in select_runs(words, metrics=[metric]).values() for run in group]
+        if runs and all(has_metric(run, metric) for run in runs):
+            return metric
+    return USUAL[0]
+
+
+def has_metric(run: Run, metric: str) -> bool:
+    try:
+        return real_name(metric, header(run.folder / "metrics.csv")) is not None
+    except OSError:
+        return False
 
 
 def _clock(against: str | None, columns: Mapping[str, Sequence[float | None]], run: str) -> str:

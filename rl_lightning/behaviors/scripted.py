@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rl_lightning.behaviors.clinic_rule import clinician
 from rl_lightning.behaviors.detour_walker import detour_walker
 from rl_lightning.behaviors.maze_walker import one_number, u_maze_walker
 from rl_lightning.envs.toys.modes import CENTRES, SPREAD
@@ -53,6 +54,7 @@ def random_mode_policy(
 
 SCRIPTED: dict[str, ActFn] = {
     "rl/Hole-v0": hole_walker,
+    "rl/Clinic-v0": clinician,
     "rl/PointUMaze-v0": u_maze_walker,
     "rl/EightModes-v0": random_mode_policy,
     "rl/Detour-v0": detour_walker,

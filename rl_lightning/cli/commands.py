@@ -10,6 +10,7 @@ COMMANDS = {
     "test": "rl_lightning.cli.agent.test:test",
     "predict": "rl_lightning.cli.agent.predict:predict",
     "play": "rl_lightning.cli.agent.play:play",
+    "rank": "rl_lightning.cli.agent.rank:rank",
     "plot": "rl_lightning.cli.desk.plot:plot",
     "list": "rl_lightning.cli.desk.list:list_things",
     "show": "rl_lightning.cli.desk.show:show",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import torch
@@ -11,8 +11,9 @@ from rl_lightning.artifacts import exported_config, fingerprint, load_exported
 from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.offline_data import OfflineData, reward_std
 from rl_lightning.datasets.in_memory import DatasetLike
+from rl_lightning.datasets.rows.end_rule import end_rule, rule_or_never
 from rl_lightning.envs.own_envs import EnvLike
-from rl_lightning.envs.termination import Termination, termination_for
+from rl_lightning.envs.termination import Termination
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.dynamics.penalties import NoPenalty, Penalty
@@ -45,7 +46,8 @@ class ModelRolloutData(OfflineData):
         rollout_freq: Updates between two rollouts.
         retain_rollouts: Newest rollouts that are kept to learn from.
         real_ratio: Fraction of recorded rows in a batch; 1 imagines nothing.
-        termination: When an imagined episode ends; null: by the data set's env.
+        termination: When an imagined episode ends; null: by the data set's env, or never where no recorded row is
+            terminal.
         dataset: Name or path; see rl data list.
         env: Where the policy is evaluated; null: the env that the data set names, if any.
         batch_size: Rows of one update.
@@ -56,6 +58,8 @@ class ModelRolloutData(OfflineData):
         reward_scale: Rewards are multiplied by this.
         reward_shift: And this is added, after scaling.
         max_episodes: Recorded episodes that are used at all, the first ones; null: all.
+        eval_env: Where evaluation acts: real, or model (in `dynamics`, from held-out starts, the penalty's density
+            telling how many steps are unlikely).
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class ModelRolloutData(OfflineData):
         reward_scale: float = 1.0,
         reward_shift: float = 0.0,
         max_episodes: PositiveInt | None = None,
+        eval_env: Literal["real", "model"] = "real",
     ) -> None:
         super().__init__(
             dataset,
@@ -111,14 +116,30 @@ class ModelRolloutData(OfflineData):
             retain_rollouts,
         )
         self.real_ratio = real_ratio
-        self.termination = termination or termination_for(self.spec.env_id)
+        rule = termination or end_rule(self.dataset, self.spec.env_id)
+        self.never_ends, self.termination = rule is None, rule_or_never(rule)
         self.measured: dict[str, float] = {}
+        self.eval_env = eval_env
+        if eval_env == "model":
+            density = getattr(self.penalty, "density", None)
+            self.evaluate_in(dynamics, density, self.termination, getattr(self.penalty, "percentile", 1.0))
+
+    def notes(self) -> list[str]:
+        if not self.never_ends:
+            return super().notes()
+        line = f"{self.source} has no terminal, so imagined episodes never end by themselves"
+        return [*super().notes(), f"{line}; a rule of your own: --data.termination NAME"]
+
+    def needed_columns(self, module: Any) -> tuple[str, ...]:
+        """Rows without terminals are what they say where episodes never end."""
+        needed = super().needed_columns(module)
+        return tuple(name for name in needed if name != "terminals" or not self.never_ends)
 
     def open(self, stage: str) -> None:
         if self.draw is not None:
             return
         super().open(stage)
-        self._check_scale()
+        self.check_learned_as(exported_config(self.artifact, "data"), str(self.artifact))
         self.dynamics: Any = load_exported(self.artifact, "dynamics")
         self.penalty.setup()
         loaded = {"dynamics": (self.artifact, self.dynamics), "density": self.penalty.artifact()}
@@ -130,17 +151,21 @@ class ModelRolloutData(OfflineData):
         )
         self.rolled_at = -1  # update of the newest rollout
 
-    def _check_scale(self) -> None:
-        """Recorded and imagined rewards lie in one batch: the model must have learned them as they are here."""
-        learned = exported_config(self.artifact, "data")
+    def check_learned_as(self, learned: Mapping[str, Any], source: str) -> None:
+        """Recorded and imagined rewards lie in one batch: the model must have learned them as they are here.
+
+        Args:
+            learned: What the data of the model's stage were told.
+            source: What the model is called.
+        """
         for key, own in (
             ("reward_scale", self.reward_scale),
             ("reward_shift", self.reward_shift),
-            ("rewards", None),
+            ("reward_tuning", None),
         ):
             if learned.get(key, own) != own:
                 raise ConfigError(
-                    f"{self.artifact} learned rewards with data.{key} {learned[key]}, this stage has {own}: "
+                    f"{source} learned rewards with data.{key} {learned[key]}, this stage has {own}: "
                     "give both the same"
                 )
 

@@ -13,17 +13,18 @@ from rl_lightning.datamodules.bases.eval_env_data import EvaluatedData
 from rl_lightning.datasets import Dataset, check_env, load_dataset
 from rl_lightning.datasets.dataset import check_learner
 from rl_lightning.datasets.in_memory import DatasetLike, look_at
+from rl_lightning.datasets.rows.holdout import ASSESSED, split_rows
 from rl_lightning.datasets.rows.reward_tuning import RewardTuning
 from rl_lightning.envs.make import EnvConfig, probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
+from rl_lightning.envs.termination import Termination
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.functional.score_statistics import normalized
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.ranges import FractionBelowOne, NonNegativeInt, PositiveFraction, PositiveInt
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.seeding import derive
 from rl_lightning.types import Transitions
-
-ASSESSED = 0.1  # of the data that is held out for a model that is assessed on it
 
 
 class OfflineData(EvaluatedData):
@@ -45,6 +46,11 @@ class OfflineData(EvaluatedData):
         top_fraction: Fraction of the episodes that is learned from, those with the highest returns; 0.1 makes it
             10%-BC.
         max_episodes: Recorded episodes that are used at all, the first ones; null: all.
+        eval_env: Where evaluation acts: real, or model (in `eval_dynamics`, from its held-out starts).
+        eval_dynamics: Artifact of a dynamics stage.
+        eval_density: Artifact of a density stage, which says how many of those steps are unlikely; null: nobody does.
+        eval_termination: When an episode of the model ends; null: by the data set's env, or never where no recorded
+            row is terminal.
     """
 
     yields: ClassVar[type[Any]] = Transitions
@@ -64,8 +70,15 @@ class OfflineData(EvaluatedData):
         reward_tuning: RewardTuning | None = None,
         top_fraction: PositiveFraction = 1.0,
         max_episodes: PositiveInt | None = None,
+        eval_env: Literal["real", "model"] = "real",
+        eval_dynamics: Artifact | None = None,
+        eval_density: Artifact | None = None,
+        eval_termination: Termination | None = None,
     ) -> None:
         super().__init__()
+        self.eval_env = eval_env
+        if eval_env == "model" and eval_dynamics is not None:
+            self.evaluate_in(eval_dynamics, eval_density, eval_termination)
         source = look_at(dataset)
         self.source, self.spec, self.about = source.name, source.spec, source.about
         self.batch_size, self.updates_per_block = batch_size, updates_per_block
@@ -99,7 +112,7 @@ class OfflineData(EvaluatedData):
             return
         self.draw = self.generator("replay")
         if stage == "fit":
-            self._check_learner()
+            self._check_learner(self.agent)
         self.held_fraction = self.fraction_for(self.agent)
         self._check_split(self.held_fraction)
         rows = self.dataset
@@ -130,9 +143,20 @@ class OfflineData(EvaluatedData):
             return self.val_fraction
         return ASSESSED if getattr(module, "evaluated_on", "episodes") == "rows" else 0.0
 
+    def needed_columns(self, module: Any) -> tuple[str, ...]:
+        """Those of rewards and terminals that a module learns from."""
+        return tuple(getattr(module, "needs_columns", ()))
+
     def check_model(self, module: Any) -> None:
-        check_learner(self.dataset, type(module).__name__, getattr(module, "needs_columns", ()))
+        plays = getattr(module, "evaluated_on", "episodes") == "episodes"
+        if plays and self.eval_env == "model" and self.eval_model is None:
+            raise ConfigError(
+                "data.eval_env is model, and no model is named: --data.eval_dynamics RUN/dynamics"
+            )
+        self._check_learner(module)
         self._check_split(self.fraction_for(module))
+        if getattr(module, "models_next_obs", False):
+            self._check_known(self.dataset)
 
     def _check_split(self, fraction: float) -> None:
         one = int(self.dataset.recording[0]) == int(self.dataset.recording[-1])
@@ -142,37 +166,21 @@ class OfflineData(EvaluatedData):
                 "Use --data.split transition, or --data.val_fraction 0"
             )
 
-    def _check_learner(self) -> None:
-        check_learner(self.dataset, type(self.agent).__name__, getattr(self.agent, "needs_columns", ()))
-        if getattr(self.agent, "n_step", 1) != 1:
+    def _check_learner(self, module: Any) -> None:
+        check_learner(self.dataset, type(module).__name__, self.needed_columns(module))
+        if getattr(module, "n_step", 1) != 1:
             raise ConfigError(f"{type(self).__name__} holds single transitions; set model.n_step to 1")
-        members = getattr(self.agent, "ensemble_size", 0)
+        members = getattr(module, "ensemble_size", 0)
         if self.ensemble_bootstrap and self.ensemble_bootstrap != members:
             learns = f"has {members} members" if members else "learns from one stream of rows"
             raise ConfigError(
                 f"data.ensemble_bootstrap is {self.ensemble_bootstrap}, but "
-                f"{type(self.agent).__name__} {learns}; set it to {members}"
+                f"{type(module).__name__} {learns}; set it to {members}"
             )
 
     def _split(self, episode: Tensor) -> tuple[Tensor, Tensor]:
         """Rows to train on and rows held out. All ranks and all stages of a seed share them."""
-        count = len(episode)
-        shuffle = torch.Generator().manual_seed(derive(self.seed, "holdout"))
-        if self.held_fraction == 0.0:
-            return torch.arange(count), torch.arange(0)
-        if self.split == "transition":
-            order = torch.randperm(count, generator=shuffle)
-            held = torch.zeros(count, dtype=torch.bool)
-            held[order[: max(1, round(self.held_fraction * count))]] = True
-        else:
-            names, place, sizes = torch.unique_consecutive(episode, return_inverse=True, return_counts=True)
-            order = torch.randperm(len(names), generator=shuffle)
-            before = sizes[order].cumsum(0) - sizes[order]
-            chosen = order[before < self.held_fraction * count][: len(names) - 1]
-            held = torch.zeros(len(names), dtype=torch.bool)
-            held[chosen] = True
-            held = held[place]
-        return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
+        return split_rows(episode, self.held_fraction, self.split, self.seed)
 
     def _top_episodes(self, episode: Tensor, reward: Tensor) -> Tensor:
         """The training rows of the episodes with the highest returns, at least one of them."""
@@ -186,14 +194,18 @@ class OfflineData(EvaluatedData):
 
     def _leave_out_unknown(self, rows: Dataset) -> None:
         """A model of next observations must not learn one that stands in for what a file does not tell."""
+        self._check_known(rows)
+        self.train_index = self.train_index[rows.next_known[self.train_index]]
+        self.holdout_index = self.holdout_index[rows.next_known[self.holdout_index]]
+
+    def _check_known(self, rows: Dataset) -> None:
+        """Refuses rows of whose rewards such a model would never see one."""
         if bool((rows.reward > 0.0).any()) and not bool((rows.reward[rows.next_known] > 0.0).any()):
             raise DataError(
                 f"{rows.name}: no 'next_observations', and all positive rewards lie in terminal rows, whose next "
                 "observation is unknown: the model would learn that nothing is ever rewarded.\n"
                 "Record the data again with next_observations, or learn values from it (IQL, TD3BC)"
             )
-        self.train_index = self.train_index[rows.next_known[self.train_index]]
-        self.holdout_index = self.holdout_index[rows.next_known[self.holdout_index]]
 
     def sample_batches(self, updates: int) -> Iterator[Any]:
         yield from self.unstack(self.sample(updates))
@@ -246,7 +258,7 @@ class OfflineData(EvaluatedData):
     def scores(self, summary: dict[str, float]) -> dict[str, float]:
         """The return on the scale of the data set's reference scores: D4RL's for its files, local for ours."""
         reference = self.dataset.reference
-        if reference is None:
+        if reference is None or self.eval_model is not None:
             return {}
         return {
             "eval/normalized_score": float(normalized(summary["eval/return"], reference.low, reference.high))

@@ -56,7 +56,7 @@ class SimulatedEnvMixin(EnvData):
     horizon: int
     pin_last_env_to_start: bool
     truncation_value: str
-    eval_env: str
+    eval_env: Literal["real", "model"]
     sim_dtype: str
     context_steps = 4
 
@@ -68,7 +68,7 @@ class SimulatedEnvMixin(EnvData):
         horizon: int,
         pin_last_env_to_start: bool,
         truncation_value: str,
-        eval_env: str,
+        eval_env: Literal["real", "model"],
         sim_dtype: str,
     ) -> None:
         frame_shape(self.spec)
@@ -155,7 +155,7 @@ class SimulatedData(SimulatedEnvMixin, OnPolicyData):
         horizon: PositiveInt = 50,
         pin_last_env_to_start: bool = True,
         truncation_value: str = "critic",
-        eval_env: str = "real",
+        eval_env: Literal["real", "model"] = "real",
         sim_dtype: Literal["float32", "bfloat16"] = "float32",
         normalize_rewards: bool = False,
     ) -> None:
@@ -208,7 +208,7 @@ class SimulatedReplayData(SimulatedEnvMixin, OnlineData):
         horizon: PositiveInt = 50,
         pin_last_env_to_start: bool = True,
         truncation_value: str = "critic",
-        eval_env: str = "real",
+        eval_env: Literal["real", "model"] = "real",
         sim_dtype: Literal["float32", "bfloat16"] = "float32",
     ) -> None:
         super().__init__(env, num_envs, batch_size, buffer, learning_starts, train_every, utd_ratio, "sync")

@@ -18,10 +18,14 @@ LOCAL_ENVS = {
     "walker2d": "Walker2d-v5",
     "pendulum": "Pendulum-v1",
     "hole": "rl/Hole-v0",
+    "clinic": "rl/Clinic-v0",
     "pointmaze": "rl/PointUMaze-v0",
     "modes": "rl/EightModes-v0",
     "detour": "rl/Detour-v0",
     "detour-pixels": "rl/DetourPixels-v0",
+}
+UNNAMED = {  # envs that the rows of a recipe do not name, with what they say instead of where they come from
+    "clinic": "synthetic: made by a small generator of ours (rl/Clinic-v0); no patient and no device was recorded",
 }
 POLICIES = {  # level -> the policies that play, each an equal fraction of the rows
     "random": ("random",),

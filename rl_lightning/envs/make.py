@@ -89,11 +89,12 @@ def make_env(
     if config.noise is not None:
         env = config.noise.apply(env)
     secrets = dict(secret_texts(config.kwargs))
+    own = [key for key in getattr(env.unwrapped, "tracked", ()) if key not in config.info_keywords]
     return EnvAdapter(
         env,
         config.id,
         index,
-        config.info_keywords,
+        [*config.info_keywords, *own],
         config.rescale_actions,
         config.clip_rewards,
         limit,

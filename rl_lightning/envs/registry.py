@@ -31,6 +31,7 @@ class Suite(NamedTuple):
 _OGBENCH = r"(visual-)?(cube|scene|puzzle|pointmaze|antmaze|humanoidmaze|antsoccer|powderworld)-"
 _ROBOTICS = r"(PointMaze|AntMaze|AdroitHand|Fetch|Hand|Franka)\w*-v\d+$"
 SUITES = (
+    Suite("", r"rl/Model-", "rl_lightning.envs.model_env"),
     Suite("", r"rl/", "rl_lightning.envs.toys"),
     Suite("dmc", r"dmc/", "rl_lightning.envs.suites.dmc"),
     Suite("minigrid", r"(MiniGrid|BabyAI)-", "rl_lightning.envs.suites.minigrid"),

@@ -37,7 +37,9 @@ def play_episodes(
     else:
         envs = data.eval_envs(episodes)
     if envs is None:
-        raise ConfigError(f"{type(data).__name__} names no env to play in")
+        raise ConfigError(
+            f"{type(data).__name__} names no env to play in; give a learned model: --in RUN/dynamics"
+        )
     try:
         limit = data.clock.run.eval_max_steps
         if tell is not None and (note := step_limit(envs, limit)):

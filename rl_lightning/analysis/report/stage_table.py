@@ -51,7 +51,8 @@ class StageSummary(NamedTuple):
             return text, "best evaluation" if self.record.get("evaluated_on") == "rows" else mean_of
         spread = f"{text} ± {score(final['std'], abs(self.value))}"
         normalized = final.get("normalized_score")
-        return spread, f"{final['episodes']} episodes" + (
+        where = " in the model" if final.get("evaluated_in") else ""
+        return spread, f"{final['episodes']} episodes{where}" + (
             "" if normalized is None else f", normalized {normalized:.1f}"
         )
 

@@ -8,6 +8,7 @@ from rl_lightning.runs.agents.agent import LoadedAgent, load_agent
 from rl_lightning.runs.store.run_folder import Run, resolve
 from rl_lightning.runs.store.select_runs import last_stage
 
+IN_MODEL = ("in", "density", "termination")
 TAKES = ("config", "import", "checkpoint", "episodes", "output", "render")
 
 
@@ -34,3 +35,16 @@ def named_agent(parsed: ParsedArgs, which: str, episodes: int | None) -> LoadedA
     if parsed.get("episodes"):
         episodes = parsed.integer("episodes", 1)
     return load_agent(run, parsed.request(), which, episodes)
+
+
+def in_model(agent: LoadedAgent, parsed: ParsedArgs) -> LoadedAgent:
+    """The same agent, to be played in the learned model that `--in` names; as it is where nothing names one."""
+    if parsed.get("in") is None:
+        given = next((name for name in IN_MODEL if parsed.get(name) is not None), None)
+        if given is not None:
+            raise ConfigError(f"--{given} belongs to --in DYNAMICS")
+        return agent
+    from rl_lightning.runs.agents.in_model import ModelChoice, act_in_model
+
+    act_in_model(agent, ModelChoice(str(parsed.get("in")), parsed.get("density"), parsed.get("termination")))
+    return agent

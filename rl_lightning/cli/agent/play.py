@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rl_lightning.cli.agent.named_agent import TAKES, named_agent, named_run
+from rl_lightning.cli.agent.named_agent import IN_MODEL, TAKES, in_model, named_agent, named_run
 from rl_lightning.cli.flags import parse
 from rl_lightning.cli.outputs import VIDEOS, note, output_file
 from rl_lightning.runs.store.hub import introduction
@@ -26,12 +26,14 @@ def play(words: list[str]) -> int:
 
       --checkpoint best|last|PATH   (default best)
       --episodes N                  (default 10)
+      --in DYNAMICS                 in a learned model, as rl test --in; its signals are drawn
+      --density ARTIFACT            --termination NAME  for --in
       --seed N                      first seed of the episodes (default 1000)
       --render human                show it, where there is a display, instead of writing an mp4
       --output FILE.mp4             (default <run>/videos/play.mp4; of a shared agent ./play.mp4)
       --no_video                    statistics only
     """
-    parsed = parse(words, (*TAKES, "seed"), ("no_video",), config=True, command="play")
+    parsed = parse(words, (*TAKES, *IN_MODEL, "seed"), ("no_video",), config=True, command="play")
     run, render = named_run(parsed, "play"), parsed.get("render")
     if render:
         from rl_lightning.runs.engine.fit import check_display
@@ -46,12 +48,16 @@ def play(words: list[str]) -> int:
     from rl_lightning.analysis.evaluation.play_agent import check_acts, film_episode, play_episodes
     from rl_lightning.runs.agents.episode_statistics import statistics_text
 
-    agent = named_agent(parsed, "best", episodes)
+    agent = in_model(named_agent(parsed, "best", episodes), parsed)
     check_acts(agent, parsed.words[0])
     if about:
         print(about)
     played = play_episodes(agent.cli.model, agent.cli.datamodule, episodes, seed, render, note)
     print(statistics_text(agent.title, played))
+    if agent.cli.datamodule.eval_model is not None:
+        from rl_lightning.runs.agents.in_model import model_text
+
+        print(model_text(agent.cli.datamodule, played))
     if not render and not parsed.has("no_video"):
         print(film_episode(agent, seed, path))
     return 0

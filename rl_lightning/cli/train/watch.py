@@ -9,7 +9,7 @@ import time
 
 from rl_lightning.analysis.watch_run import watch_run
 from rl_lightning.cli.flags import ParsedArgs, parse
-from rl_lightning.errors import ConfigError
+from rl_lightning.errors import ConfigError, RLError
 
 CLEAR = "\x1b[2J\x1b[H"
 
@@ -25,7 +25,7 @@ def watch(words: list[str]) -> int:
       rl watch ppo-cartpole-1
       rl watch ppo-cartpole-1 --metric train/loss
 
-      --metric NAME           (default eval/return)
+      --metric NAME           (default eval/return; of runs without returns their score or loss)
       --interval SECONDS      between two looks (default 2)
       --once                  look once
     """
@@ -43,11 +43,23 @@ def watch(words: list[str]) -> int:
 def _look(parsed: ParsedArgs, once: bool, interval: float) -> int:
     while True:
         width = max(30, min(72, shutil.get_terminal_size((100, 24)).columns - 14))
-        text, over = watch_run(parsed.words[0], parsed.get("metric") or "eval/return", width)
+        text, over = watch_run(
+            parsed.words[0], parsed.get("metric") or watched_metric(parsed.words[0]), width
+        )
         print(text if once else CLEAR + text, flush=True)
         if once or over:
             return 0
         time.sleep(interval)
+
+
+def watched_metric(word: str) -> str:
+    """Returns; of a run that has none its score or loss."""
+    from rl_lightning.analysis.plot import USUAL, usual_metric
+
+    try:
+        return usual_metric([word])
+    except RLError:  # a sweep, or a run that is not there yet
+        return USUAL[0]
 
 
 def _seconds(parsed: ParsedArgs) -> float:

@@ -124,17 +124,22 @@ class EnvData(RLData):
         if self._eval_envs is None or self._eval_envs.num_envs != count:
             if self._eval_envs is not None:
                 self._eval_envs.close()
-            self._eval_envs = make_envs(self.env, count, "sync", training=False)
+            in_model = self.eval_model is not None
+            self._eval_envs = (
+                self.model_envs(count) if in_model else make_envs(self.env, count, "sync", training=False)
+            )
         return self._eval_envs
 
     def scores(self, summary: dict[str, float]) -> dict[str, float]:
         """Of a game of Atari 100k: 0 for a random player, 1 for a human one."""
         game = game_of(self.spec.env_id)
-        if game is None:
+        if game is None or self.eval_model is not None:
             return {}
         return {"eval/human_normalized_score": float(human_normalized(game, summary["eval/return"]))}
 
     def render_env(self) -> Any:
+        if self.eval_model is not None:
+            return self.filmed_model()
         return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)
 
     def teardown(self, stage: str) -> None:

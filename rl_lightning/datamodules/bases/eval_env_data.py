@@ -18,15 +18,18 @@ class EvaluatedData(RLData):
 
     def eval_envs(self, episodes: int) -> Any:
         """Sync envs without what is meant for training only; the same ones serve every evaluation."""
-        if self.env is None:
-            return None
         count = min(episodes, MOST_EVAL_ENVS)
         if self._eval_envs is None or self._eval_envs.num_envs != count:
             self._close()
-            self._eval_envs = make_envs(self.env, count, "sync", training=False)
+            if self.eval_model is not None:
+                self._eval_envs = self.model_envs(count)
+            elif self.env is not None:
+                self._eval_envs = make_envs(self.env, count, "sync", training=False)
         return self._eval_envs
 
     def render_env(self) -> Any:
+        if self.eval_model is not None:
+            return self.filmed_model()
         if self.env is None:
             return super().render_env()
         return make_envs(self.env, 1, "sync", render_mode="rgb_array", training=False)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rl_lightning import types
 from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.block_data import BlockData, BlockStream
+from rl_lightning.datasets.dataset import check_env
+from rl_lightning.envs.make import EnvConfig, make_envs
+from rl_lightning.envs.model_env.learned_env import LearnedEnv, ModelSettings, learned_env
+from rl_lightning.envs.model_env.model_envs import ModelEnvs
+from rl_lightning.envs.termination import Termination
 from rl_lightning.errors import ConfigError
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.evaluate import extra_means
 from rl_lightning.rollout.learner import Learner
@@ -38,6 +45,7 @@ class RLData(BlockData):
         self.longest = 0  # env steps of the longest episode that ended by itself
         self.episodes: list[EpisodeStats] = []  # ended since the last time metrics were emitted
         self._resumed = False  # the epoch that comes next has some of its blocks behind it
+        self.eval_model: ModelSettings | None = None  # evaluation acts in a learned model, not in the env
         self.exact = True  # all that a resumed fit needs was restored, or it began anew
 
     def check_model(self, module: Any) -> None:
@@ -157,6 +165,46 @@ class RLData(BlockData):
     def eval_envs(self, episodes: int) -> Any:
         """A vector of envs for evaluation, kept between calls; None where there is no env."""
         return None
+
+    def evaluate_in(
+        self,
+        dynamics: Artifact,
+        density: Artifact | None = None,
+        termination: Termination | None = None,
+        percentile: float = 1.0,
+    ) -> None:
+        """From here on evaluation acts in a learned model.
+
+        Args:
+            dynamics: Artifact of a dynamics stage.
+            density: Artifact of a density stage; null: nothing is said of how likely a step is.
+            termination: When an episode ends; null: by the data set's env, or never where no row is terminal.
+            percentile: Percentage of held-out rows below the density's threshold.
+        """
+        self.eval_model = ModelSettings(
+            str(dynamics),
+            None if density is None else str(density),
+            termination=termination,
+            percentile=percentile,
+        )
+
+    def learned_env(self) -> LearnedEnv:
+        """The model that evaluation acts in; refused where it is one of other rows."""
+        assert self.eval_model is not None
+        limit = self.clock.run.eval_max_steps
+        world = learned_env(self.eval_model if limit is None else replace(self.eval_model, horizon=limit))
+        check_env(str(self.eval_model.dynamics), world.spec, self.spec)
+        return world
+
+    def model_envs(self, count: int) -> ModelEnvs:
+        """A vector of episodes in that model."""
+        return ModelEnvs(self.learned_env(), count)
+
+    def filmed_model(self) -> Any:
+        """One episode in that model, drawn."""
+        assert self.eval_model is not None
+        kwargs = {**vars(self.eval_model), "horizon": self.learned_env().horizon}
+        return make_envs(EnvConfig(id="rl/Model-v0", kwargs=kwargs), 1, "sync", render_mode="rgb_array")
 
     def render_env(self) -> Any:
         """A vector of one env that renders frames; refused where there is no env."""

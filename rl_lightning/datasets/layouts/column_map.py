@@ -132,6 +132,25 @@ def rows_of_table(
     return Raw(where, arrays, {}, {LAYOUT: layout} | said)
 
 
+def seen_in_order(where: str, table: Mapping[str, Array]) -> dict[str, Array]:
+    """Observations of a table as its rows stand, where an episode begins, and, if they are there, actions."""
+    mapped = map_columns(where, table)
+    if "observations" not in mapped.columns:
+        raise DataError(
+            f"{where}: no column is known to hold 'observations' (it has {', '.join(list(table)[:12])}); call them "
+            "obs_0, obs_1, ..."
+        )
+    arrays = {
+        name: _side_by_side(where, name, [table[key] for key in mapped.columns[name]])
+        for name in ("observations", "actions")
+        if name in mapped.columns
+    }
+    if mapped.episode is not None:
+        names = table[mapped.episode]
+        arrays["is_first"] = np.append(True, names[1:] != names[:-1])[: len(names)]
+    return arrays
+
+
 def _side_by_side(where: str, name: str, parts: list[Array]) -> Array:
     for part in parts:
         if part.dtype.kind not in "biuf":

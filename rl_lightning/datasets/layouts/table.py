@@ -22,6 +22,12 @@ PACKED = ("obs", "new_obs", "actions")  # of RLlib's columns, where they are tex
 
 
 def read_csv(path: Path, chosen_columns: Mapping[str, list[str]] | None = None) -> Raw:
+    table = csv_columns(path)
+    return rows_of_table(str(path), table, f"a CSV table of {len(table)} columns", chosen_columns)
+
+
+def csv_columns(path: Path) -> dict[str, Array]:
+    """Every column by its name, in the order of the file."""
     check_text(path)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
@@ -39,8 +45,7 @@ def read_csv(path: Path, chosen_columns: Mapping[str, list[str]] | None = None) 
         raise DataError(f"{path}: not CSV that can be read ({str(error)[:120]})") from None
     if len(set(names)) != len(names):
         raise DataError(f"{path}: two columns have the same name; its first line must name each once")
-    table = {name: _numbers(column) for name, column in zip(names, columns, strict=True)}
-    return rows_of_table(str(path), table, f"a CSV table of {len(names)} columns", chosen_columns)
+    return {name: _numbers(column) for name, column in zip(names, columns, strict=True)}
 
 
 def _numbers(column: list[str]) -> Array:

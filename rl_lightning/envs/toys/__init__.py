@@ -16,6 +16,7 @@ _TOYS: dict[str, tuple[str, int | None]] = {  # id -> (class, time limit)
     "rl/Constant-v0": ("constant:ConstantReward", 10),
     "rl/Counter-v0": ("counter:Counter", 50),
     "rl/Hole-v0": ("hole:Hole", 60),
+    "rl/Clinic-v0": ("clinic:Clinic", 48),
     "rl/Dodge-v0": ("dodge:Dodge", 300),
     "rl/FrozenLake2x2-v0": ("lake:FrozenLake2x2", 100),
     "rl/Detour-v0": ("detour:Detour", 60),

@@ -58,7 +58,12 @@ def load_agent(
         name = f"{run.command_name} · {file}"
     else:
         name = f"{request.overlays[-1]}, untrained"
-    return LoadedAgent(cli, run, f"{name} · {type(cli.model).__name__} on {cli.datamodule.spec.env_id}")
+    return LoadedAgent(cli, run, f"{name} · {type(cli.model).__name__} on {subject_of(cli.datamodule)}")
+
+
+def subject_of(data: Any) -> str:
+    """The env, or, where none is known, what was recorded."""
+    return str(data.spec.env_id or getattr(data, "source", "") or "rows of its own")
 
 
 def unpacked(config: dict[str, Any], run: Run) -> dict[str, Any]:

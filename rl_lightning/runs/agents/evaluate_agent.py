@@ -17,6 +17,7 @@ from rl_lightning.runs.agents.episode_statistics import (
     statistics_text,
     values_text,
 )
+from rl_lightning.runs.agents.in_model import model_text, model_values
 from rl_lightning.runs.agents.result_row import evaluated, note_result
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import Run, now
@@ -85,6 +86,10 @@ def test_agent(
     more = {"scores": {k.removeprefix("eval/"): v for k, v in scores.items()}} if scores else {}
     more |= data.diagnostics(model)
     parts = [statistics_text(agent.title, episodes), *open_loop_files(data, agent.run.folder)]
+    if data.eval_model is not None:
+        parts.append(model_text(data, episodes))
+        about |= model_values(data)
+        settings = settings._replace(changed=[*settings.changed, f"in the model {about['evaluated_in']}"])
     if more:
         parts.append(values_text("", more))
     which = agent.title.split(" · ")[1]
@@ -135,12 +140,16 @@ def final_evaluation(run: Run, request: Request, which: str = "last") -> str:
     values = tested.values
     final = {key: values[key] for key in ("mean", "std", "iqm", "low", "high")}
     final |= {"episodes": tested.episodes, "checkpoint": which, **values.get("scores", {})}
+    in_model = values.get("evaluated_in")
+    final |= {} if in_model is None else {"evaluated_in": in_model}
     run.update(final=final)
     normalized = final.get("normalized_score")
     shown = "" if normalized is None else f", normalized score {normalized:.1f}"
     scale = abs(final["mean"])
     spread = f"{score(final['mean'], scale)} ± {score(final['std'], scale)}"
-    return f"final evaluation ({which}): {spread} over {tested.episodes} episodes{shown}"
+    return f"final evaluation ({which}): {spread} over {tested.episodes} episodes{shown}" + (
+        "" if in_model is None else f" in the model {in_model}"
+    )
 
 
 def evaluated_episodes(agent: LoadedAgent) -> list[Any]:
@@ -148,7 +157,8 @@ def evaluated_episodes(agent: LoadedAgent) -> list[Any]:
     evaluation = agent.cli.model.evaluation
     if evaluation is None:
         raise ConfigError(
-            f"{type(agent.cli.datamodule).__name__} names no env to play in; give one: --data.env.id Hopper-v5"
+            f"{type(agent.cli.datamodule).__name__} names no env to play in; give one: --data.env.id Hopper-v5, or a "
+            "learned model: --in RUN/dynamics"
         )
     return list(evaluation.episodes)
 

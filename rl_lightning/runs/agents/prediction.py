@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
 from rl_lightning.datasets import check_env, load_dataset
+from rl_lightning.datasets.layouts.column_map import seen_in_order
+from rl_lightning.datasets.layouts.table import csv_columns
+from rl_lightning.datasets.load import load_raw
+from rl_lightning.datasets.rows.action_kinds import SLACK
+from rl_lightning.datasets.rows.episode_rows import ends_of, timeouts_of
 from rl_lightning.envs.make import make_env, make_envs
 from rl_lightning.envs.spaces import ActionEncoder, ObsEncoder
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.io.atomic import atomic_open, file_of_user
 from rl_lightning.rollout.evaluate import StepCap
 from rl_lightning.runs.agents.agent import LoadedAgent
+from rl_lightning.runs.agents.confidence import DRAWS, Judges, judged, judges_of, spread, uncertainty
+from rl_lightning.seeding import derive
 from rl_lightning.types import EnvSpec, Transitions
+
+
+class Confidence(NamedTuple):
+    """What is asked for beside the actions of rows.
+
+    Args:
+        density: Artifact of a density stage; null: the run's own, if it has one.
+        dynamics: Artifact of a dynamics stage; null: the run's own, if it has one.
+        draws: Of each action, for its spread; 0: none.
+    """
+
+    density: str | None = None
+    dynamics: str | None = None
+    draws: int = DRAWS
+
 
 KEYS = ("obs", "observations", "observation")
 BATCH = 1024
@@ -45,7 +69,11 @@ def read_arrays(path: str) -> dict[str, np.ndarray]:
 
 
 def predict_actions(
-    agent: LoadedAgent, source: str | None, rows: dict[str, np.ndarray] | None, episodes: int
+    agent: LoadedAgent,
+    source: str | None,
+    rows: dict[str, np.ndarray] | None,
+    episodes: int,
+    asked: Confidence | None = None,
 ) -> dict[str, np.ndarray]:
     """What the agent does; of a module that does not act, what it predicts.
 
@@ -54,23 +82,49 @@ def predict_actions(
         source: A file or data set; null: episodes are played.
         rows: Observations that were read from it already; null: it is a data set.
         episodes: How many are played.
+        asked: What is written beside the actions of rows.
     """
-    model, data = agent.cli.model, agent.cli.datamodule
+    model, data, asked = agent.cli.model, agent.cli.datamodule, asked or Confidence()
     if model.evaluated_on == "rows":
         if source is None:
             raise ConfigError(f"{type(model).__name__} does not act; give rows: --data NAME or FILE")
         return predict_dataset(model, data, source)
     if source is None:
         return along_episodes(model, data, episodes)
-    return for_rows(model, data, dataset_rows(data, source) if rows is None else rows, source)
+    judges = judges_of(data, asked.density, asked.dynamics)
+    arrays = dataset_rows(data, source) if rows is None else rows
+    return for_rows(model, data, arrays, source, judges=judges, draws=asked.draws)
 
 
 def dataset_rows(data: Any, source: str) -> dict[str, np.ndarray]:
-    """Observations of a data set, and where its episodes begin."""
-    rows = load_dataset(source)
+    """Observations of every row of a data set, where its episodes begin, and what was done."""
+    if Path(source).suffix == ".csv":
+        return table_rows(Path(source))
+    raw, rows = load_raw(source)
     check_env(source, rows.spec, data.spec)
-    is_first = rows.recording.diff(prepend=rows.recording[:1] - 1) != 0
-    return {"obs": rows.obs.numpy(), "is_first": is_first.numpy()}
+    if rows.rows == len(raw.arrays["rewards"]):
+        is_first = (rows.recording.diff(prepend=rows.recording[:1] - 1) != 0).numpy()
+        return {"obs": rows.obs.numpy(), "is_first": is_first, "actions": rows.action.numpy()}
+    ends = ends_of(raw, timeouts_of(raw)[0])  # rows that lead nowhere are left out of training, not here
+    actions = np.clip(raw.arrays["actions"], -1, 1) if spec_is_continuous(data) else raw.arrays["actions"]
+    is_first = np.append(True, ends[:-1])
+    return {"obs": raw.arrays["observations"], "is_first": is_first, "actions": actions}
+
+
+def table_rows(path: Path) -> dict[str, np.ndarray]:
+    """Lines of a CSV as they stand; nobody need have acted yet."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    arrays = seen_in_order(str(path), csv_columns(path))
+    obs = arrays.pop("observations")
+    arrays = {
+        name: rows.reshape(len(rows), -1) if name == "actions" else rows for name, rows in arrays.items()
+    }
+    return {"obs": obs.reshape(len(obs), -1).astype(np.float32), **arrays}
+
+
+def spec_is_continuous(data: Any) -> bool:
+    return bool(data.spec.action_kind == "continuous")
 
 
 def predict_dataset(model: Any, data: Any, source: str) -> dict[str, np.ndarray]:
@@ -86,9 +140,18 @@ def predict_dataset(model: Any, data: Any, source: str) -> dict[str, np.ndarray]
 
 
 def for_rows(
-    model: Any, data: Any, arrays: dict[str, np.ndarray], source: str, seed: int = 0
+    model: Any,
+    data: Any,
+    arrays: dict[str, np.ndarray],
+    source: str,
+    seed: int = 0,
+    judges: Judges | None = None,
+    draws: int = 0,
 ) -> dict[str, np.ndarray]:
-    """One action per row. An agent with memory reads them in order and forgets where `is_first` is set."""
+    """One action per row, with its spread over so many draws, and what the judges say of it.
+
+    An agent with memory reads them in order and forgets where `is_first` is set.
+    """
     spec, obs = data.spec, arrays["obs"]
     if obs.shape[1:] != tuple(spec.obs_shape) or not np.issubdtype(obs.dtype, np.number):
         raise DataError(
@@ -101,6 +164,7 @@ def for_rows(
     size = 1 if model.initial_carry(1) else BATCH
     is_first = arrays.get("is_first", np.zeros(len(rows), bool)).astype(bool)
     carry, actions, draw = model.initial_carry(size), [], model.evaluation_draw(seed)
+    samples: list[np.ndarray] = []
     model.eval()
     with torch.no_grad():
         for start in range(0, len(rows), size):
@@ -108,10 +172,44 @@ def for_rows(
             if size > 1 or is_first[start]:
                 carry = model.initial_carry(len(batch))
             legal = None if mask is None else mask[start : start + size]
+            if draws:
+                samples.append(spread(model, batch, carry, legal, draws, derive(seed, f"spread/{start}")))
             action, carry = model.act(batch, carry, draw, legal)
             actions.append(action.cpu().numpy())
     chosen = np.concatenate(actions) if actions else np.zeros((0, *spec.action_shape), np.float32)
-    return own_scale(data, chosen)
+    columns = own_scale(data, chosen)
+    half = (np.array(spec.action_high) - np.array(spec.action_low)) / 2.0 if spec.action_low else None
+    if samples:
+        half = np.where(np.isfinite(half), half, 1.0) if half is not None else None
+        columns |= uncertainty(chosen, np.concatenate(samples, 1), half if spec_is_continuous(data) else None)
+    return columns | _beside(data, arrays, chosen, judges or Judges())
+
+
+def _beside(
+    data: Any, arrays: dict[str, np.ndarray], chosen: np.ndarray, judges: Judges
+) -> dict[str, np.ndarray]:
+    """How likely each action is, and the same of what was done, where the rows tell it."""
+    obs, done = arrays["obs"], arrays.get("actions")
+    columns = judged(judges, obs, chosen) if judges != Judges(None, None, judges.percentile) else {}
+    if done is None or not len(done) or done.shape != chosen.shape:
+        return columns
+    done = unit_actions(data, done)
+    if done is None:
+        return columns
+    recorded = own_scale(data, done)
+    columns |= {f"recorded_{name}": values for name, values in recorded.items()}
+    return columns | (judged(judges, obs, done, "recorded_") if columns.keys() - recorded.keys() else {})
+
+
+def unit_actions(data: Any, done: np.ndarray) -> np.ndarray | None:
+    """Recorded actions in [-1, 1]: as they are, or from the env's own bounds; None where they lie in neither."""
+    if not spec_is_continuous(data):
+        return done
+    if np.abs(done).max() <= 1.0 + SLACK:
+        return done.clip(-1.0, 1.0).astype(np.float32)
+    low, high = np.array(data.spec.action_low), np.array(data.spec.action_high)
+    unit = 2.0 * (done - low) / (high - low) - 1.0
+    return unit.clip(-1.0, 1.0).astype(np.float32) if np.abs(unit).max() <= 1.0 + SLACK else None
 
 
 def _mask(spec: EnvSpec, arrays: dict[str, np.ndarray], source: str) -> torch.Tensor:
@@ -203,8 +301,26 @@ def action_codec(data: Any) -> ActionEncoder:
 
 
 def write_predictions(arrays: dict[str, np.ndarray], path: Path) -> Path:
-    """An .npz, renamed into place when it is whole."""
+    """An .npz, or a table of a line per row where the name ends in .csv, renamed into place when it is whole."""
+    if path.suffix == ".csv":
+        return _write_table(arrays, path)
     path = path if path.suffix == ".npz" else path.with_name(path.name + ".npz")
     with file_of_user(path), atomic_open(path) as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+def _write_table(arrays: dict[str, np.ndarray], path: Path) -> Path:
+    """Rows counted from 0, and a column for each number of an array."""
+    columns: dict[str, np.ndarray] = {}
+    for name, values in arrays.items():
+        wide = values.reshape(len(values), -1)
+        names = [name] if values.ndim == 1 else [f"{name}_{i}" for i in range(wide.shape[1])]
+        columns |= dict(zip(names, wide.T, strict=True))
+    with file_of_user(path), atomic_open(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+        writer = csv.writer(text)
+        writer.writerow(["row", *columns])
+        writer.writerows([i, *cells] for i, cells in enumerate(zip(*columns.values(), strict=True)))
+        text.detach()
     return path

@@ -26,6 +26,7 @@ from rl_lightning.callbacks.optimizer_warm_start import LearningRateReset, Optim
 from rl_lightning.checkpoints.checkpoint_store import read_meta
 from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
 from rl_lightning.datasets.data_files import READABLE
+from rl_lightning.envs.model_env.learned_env import artifact_name
 from rl_lightning.errors import DivergedError, EnvError, ResumeError, RLError
 from rl_lightning.io.text import clock_time, counted, short
 from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams_to_all, log_scores
@@ -69,6 +70,7 @@ class FitSession:
         start = start or RunStart()
         self.cli, self.run, self.ckpt_path, self.debug = cli, run, start.generation, debug
         self.ended = FitEnding("", cut=False)
+        self.noted: set[str] = set()  # notes that were told before the stage began
         self.stands: tuple[int, int] | None = None  # clocks of the checkpoint, where a block was abandoned
         model, data = cli.model, cli.datamodule
         self.algorithm, self.task = type(model).__name__, data.spec.env_id
@@ -122,12 +124,24 @@ class FitSession:
     @property
     def plays(self) -> bool:
         """Whether the policy has an env that it can be evaluated in."""
-        has_env = getattr(self.cli.datamodule, "env", None) is not None or not self.offline
+        data = self.cli.datamodule
+        has_env = data.eval_model is not None or getattr(data, "env", None) is not None or not self.offline
         return self.cli.model.evaluated_on == "episodes" and has_env
+
+    @property
+    def model_name(self) -> str:
+        """The learned model that evaluation acts in."""
+        settings = self.cli.datamodule.eval_model
+        return "" if settings is None else artifact_name(settings.dynamics)
 
     @property
     def first(self) -> bool:
         return distributed.is_rank_zero()
+
+    def model_flags(self) -> str:
+        """What to type for an evaluation in a learned model."""
+        own = "dynamics" in self.cli.data_arguments()
+        return "--data.eval_env model" + ("" if own else " --data.eval_dynamics RUN/dynamics")
 
     def report(self, **fields: Any) -> None:
         """Keeps run.json up to date while training."""
@@ -144,14 +158,17 @@ class FitSession:
         self.say(self.opening())
         if self.offline and self.cli.model.evaluated_on == "episodes" and not self.plays:
             self.say(
-                f"note: {self.dataset} names no env: nothing is evaluated. Name it with: --data.env.id ID"
+                f"note: {self.dataset} names no env: nothing is evaluated. Name it with: --data.env.id ID, or evaluate "
+                f"in a learned model: {self.model_flags()}"
             )
         for line in self.cli.datamodule.notes():
-            self.say(f"note: {line}")
+            if line not in self.noted:
+                self.say(f"note: {line}")
         self.report(
             pid=os.getpid(),
             evaluated_on=self.cli.model.evaluated_on,
             **({"env": self.task} if self.task else {}),
+            **({} if self.cli.datamodule.eval_model is None else {"evaluated_in": self.model_name}),
         )
         self.control.farewell = lambda: self.give_up(before, time.monotonic() - began)
         status = "failed"
@@ -294,6 +311,8 @@ class FitSession:
         following = " · ".join(f"rl {verb} {name}" for verb in verbs)
         word = "done" if self.ended.budget else "cut" if self.ended.cut else "ended"
         scores = self.evaluation.summary(schedule.clock_name)
+        if scores and self.cli.datamodule.eval_model is not None:
+            scores += f" · in the model {self.model_name}"
         checked = "" if self.debug is None else f"\n{self.debug.summary()}"
         return f"{word}: {done}{scores}\nrun:  {self.run.folder}\nnext: {following}{checked}"
 

@@ -31,6 +31,8 @@ from rl_lightning.runs.engine.folder import (
 )
 from rl_lightning.runs.engine.init_distributed import init_distributed, run_lock
 from rl_lightning.runs.engine.stage_objects import Objects, by_stage, check_all_again, marks
+from rl_lightning.runs.pipeline.check_data import check_data
+from rl_lightning.runs.pipeline.ledger import Ledger
 from rl_lightning.runs.pipeline.plan import Job, make_plan, select_jobs, set_key
 from rl_lightning.runs.pipeline.reach import check_reach, dotted_keys, flags_of, key_of, name_of
 from rl_lightning.runs.pipeline.run_stages import Pipeline
@@ -42,6 +44,7 @@ from rl_lightning.stop_request import StoppedBySignal, signals_raise
 if TYPE_CHECKING:
     from rl_lightning.runs.config.build import RLCLI
 
+NOTED: set[str] = set()  # what was said of the data before the first stage, and is not said again
 DEBUG_CYCLES = 1  # the next ones do the same again
 
 
@@ -53,12 +56,13 @@ def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
     name, stem = given_name(request, {"run": {"name": name_of(config)}}), stem_of(names, config)
     jobs = make_plan(pipeline, check_stage_config)
     request = replace(request, debug_seconds=request.debug_seconds / len(jobs))
-    select_jobs(jobs, request.begin, request.only)  # before a folder is claimed for nothing
+    chosen = select_jobs(jobs, request.begin, request.only)  # before a folder is claimed for nothing
     check_begun(request, name, stem)
     objects = by_stage(request.given, jobs)
     note_reach(jobs, pipeline, flags)
     check_stages(jobs, request, flags, objects)
     init_distributed()
+    check_rows(None if name is None else logs_root() / name, chosen, request, flags, objects)
 
     def claimed() -> str:
         return str(open_run(name, stem, pipeline, request).folder)
@@ -112,13 +116,14 @@ def resume_pipeline(run: Run, config: Config, request: Request) -> int:
         key: [*first_flags.get(key, []), *new_flags.get(key, [])] for key in {"", *first_flags, *new_flags}
     }
     jobs = make_plan(pipeline, check_stage_config)
-    select_jobs(jobs, request.begin, request.only)
+    chosen = select_jobs(jobs, request.begin, request.only)
     note_reach(jobs, pipeline, new_flags)
     record = run.read()
     check_all_again(record.get("given") or [], request.given)
     objects = by_stage(request.given, jobs)
     request = replace(request, small=bool(record.get("debug", False)))
     check_stages(jobs, request, flags, objects)
+    check_rows(run.folder, chosen, request, flags, objects)
     return run_jobs(run, jobs, request, flags, objects)
 
 
@@ -203,6 +208,20 @@ def check_stages(jobs: list[Job], request: Request, flags: dict[str, list[str]],
         env = cli.data_arguments().get("env")
         if env is not None and env.id:
             find_suite(env.id)
+
+
+def check_rows(
+    folder: Path | None, jobs: list[Job], request: Request, flags: dict[str, list[str]], objects: Objects
+) -> None:
+    """Refuses recorded data that a stage would refuse, of the stages that are still to be done."""
+    done = {} if folder is None or request.begin else Ledger(folder / "pipeline.json").read()
+    left = [job for job in jobs if done.get(job.key, {}).get("status") != "done"]
+
+    def parse(job: Job) -> RLCLI:
+        places = {dotted: f"artifact of {source}" for dotted, source in job.inputs.items()}
+        return parsed_stage(job, places, request, flags, objects)
+
+    distributed.on_rank_zero(lambda: check_data(left, parse, NOTED))
 
 
 def stage_request(request: Request, job: Job, flags: dict[str, list[str]], objects: Objects) -> Request:
@@ -297,7 +316,9 @@ def fit_stage(
         write_config(run, saved)
         origin = {} if before is None else {"warm_started_from": before.parent.name}
         start_record_of(run, saved, request, **origin)
-    code = FitSession(cli, run, redact(saved), debug_monitor(run, request), start, title).fit()
+    session = FitSession(cli, run, redact(saved), debug_monitor(run, request), start, title)
+    session.noted = NOTED
+    code = session.fit()
     if code == 0:
         close(cli, run, request, artifact)
     return code

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from rl_lightning import distributed
 from rl_lightning.errors import ConfigError, RLError, StageError
 from rl_lightning.io.artifact_place import ArtifactPlace, find_artifact, locate_artifact
@@ -176,7 +178,7 @@ class Pipeline:
     def _finish(self, job: Job, folder: Path, config: dict[str, Any]) -> None:
         checkpoint = self.find_checkpoint(folder, job.artifact)
         about = {"stage": job.stage, "cycle": job.cycle, "run": self.folder.name, "config": job.hash()}
-        digest = write_artifact(folder, checkpoint, config, about)
+        digest = write_artifact(folder, checkpoint, resolved(folder, config), about)
         self.ledger.set(job.key, status="done", artifact=f"{job.key}/artifact", sha256=digest)
         if self.shelf is not None:
             link_artifact(folder / "artifact", self.shelf, f"{self.folder.name}-{job.key}", digest)
@@ -186,6 +188,15 @@ def outside_artifact(source: str, dotted: str) -> ArtifactPlace:
     """An artifact that no stage of this pipeline made; of another pipeline, the last that fits the key it is for."""
     wanted = dotted.rpartition(".")[2].removesuffix("_from").removeprefix("init_")
     return find_artifact(source, wanted) or locate_artifact(source)
+
+
+def resolved(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """The config that a stage was trained with, flags and defaults in it; the plan's where it left none."""
+    try:
+        written = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return config
+    return written if isinstance(written, dict) else config
 
 
 def _hours(seconds: float) -> str:

@@ -28,6 +28,7 @@ from rl_lightning.datasets.local_recipes import (
     LOCAL_ENVS,
     NARROW_NOISE,
     POLICIES,
+    UNNAMED,
     LocalRecipe,
     env_of_name,
     make_sparse,
@@ -150,8 +151,9 @@ def from_policies(asked: DatasetRequest, recipe: LocalRecipe) -> Raw:
         parts.append(Raw("", arrays, infos))
         done += share
     raw = parts[0] if len(parts) == 1 else _joined(parts)
+    source = UNNAMED.get(recipe.env)
     metadata = {
-        "env_id": spec.env_id,
+        **({"env_id": spec.env_id} if source is None else {"source": source}),
         "level": recipe.level,
         "policies": [player.about for player in players],
         "seed": seed,

@@ -1,0 +1,1 @@
+"""Which of several checkpoints is the best, from recorded rows alone."""

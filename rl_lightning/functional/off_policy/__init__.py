@@ -1,0 +1,1 @@
+"""Values of a policy from what another one did."""
