@@ -96,12 +96,12 @@ def milestones(run: Run) -> list[str]:
 
 def newest(run: Run) -> list[str]:
     """`last`, unless it is the last milestone."""
-    kept, last = milestones(run), run.checkpoint("last").parent
-    if not kept or not (last / "meta.json").is_file():
+    saved, last = milestones(run), run.checkpoint("last").parent
+    if not saved or not (last / "meta.json").is_file():
         return ["last"]
     clocks = [
         (read_meta(folder)["env_step"], read_meta(folder)["update"])
-        for folder in (last, run.checkpoint(kept[-1]).parent)
+        for folder in (last, run.checkpoint(saved[-1]).parent)
     ]
     return [] if clocks[0] == clocks[1] else ["last"]
 
