@@ -192,6 +192,12 @@ def test_a_table_of_new_patients_gets_actions_too(home: Path, ward: Any) -> None
     rows = table("new-advice.csv")
     assert len(rows) == 7 and {"row", "action_0", "action_std_0", "score", "below_threshold"} <= set(rows[0])
     assert "recorded_action_0" not in rows[0]
+    Path("named.csv").write_text("\n".join(["a,b,c", *lines[1:]]) + "\n")
+    assert ward("predict", "ward", "--data", "named.csv")[0] == 3
+    words = ["--columns", "observations=a,b,c", "--output", "named-advice.csv"]
+    assert ward("predict", "ward", "--data", "named.csv", *words)[0] == 0
+    assert table("named-advice.csv") == rows
+    assert ward("predict", "ward", "--data", "rows.hdf5", "--columns", "observations=a")[0] == 2
     lines = ["obs_0,obs_1,obs_2,action,episode", *(f"{line},4.5,{i % 2}" for i, line in enumerate(lines[1:]))]
     Path("acted.csv").write_text("\n".join(lines) + "\n")
     assert ward("predict", "ward", "--data", "acted.csv", "--output", "acted-advice.csv")[0] == 0

@@ -27,11 +27,16 @@ def predict(words: list[str]) -> int:
       --checkpoint best|last|PATH   (default best)
       --density ARTIFACT            (default the density that the run was penalised by)
       --dynamics ARTIFACT           what follows an action, where the density asks for it (default the run's own)
+      --columns TEXT                of a CSV, which are what: "observations=s_* actions=level episode=stay"
       --draws N                     of each action, for its spread (default 32; 0 none)
       --output OUT.npz|OUT.csv      (default <run>/predictions.npz)
     """
     parsed = parse(
-        words, (*TAKES, "data", "density", "dynamics", "draws"), OWN_SWITCHES, config=True, command="predict"
+        words,
+        (*TAKES, "data", "density", "dynamics", "draws", "columns"),
+        OWN_SWITCHES,
+        config=True,
+        command="predict",
     )
     run, source = named_run(parsed, "predict"), parsed.get("data")
     if (source is None) == (parsed.get("episodes") is None):
@@ -46,7 +51,7 @@ def predict(words: list[str]) -> int:
 
     episodes, rows = parsed.integer("episodes", 1), read_observations(source)
     draws = parsed.integer("draws", DRAWS, least=0)
-    asked = Confidence(parsed.get("density"), parsed.get("dynamics"), draws)
+    asked = Confidence(parsed.get("density"), parsed.get("dynamics"), draws, parsed.get("columns"))
     arrays = predict_actions(named_agent(parsed, "best", episodes), source, rows, episodes, asked)
     path = write_predictions(arrays, Path(parsed.get("output") or run.folder / "predictions.npz"))
     if line := summary(arrays):

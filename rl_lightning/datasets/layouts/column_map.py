@@ -132,13 +132,15 @@ def rows_of_table(
     return Raw(where, arrays, {}, {LAYOUT: layout} | said)
 
 
-def seen_in_order(where: str, table: Mapping[str, Array]) -> dict[str, Array]:
+def seen_in_order(
+    where: str, table: Mapping[str, Array], chosen_columns: Mapping[str, list[str]] | None = None
+) -> dict[str, Array]:
     """Observations of a table as its rows stand, where an episode begins, and, if they are there, actions."""
-    mapped = map_columns(where, table)
+    mapped = map_columns(where, table, chosen_columns)
     if "observations" not in mapped.columns:
         raise DataError(
             f"{where}: no column is known to hold 'observations' (it has {', '.join(list(table)[:12])}); call them "
-            "obs_0, obs_1, ..."
+            'obs_0, obs_1, ... or say which: --columns "observations=A,B actions=C episode=E"'
         )
     arrays = {
         name: _side_by_side(where, name, [table[key] for key in mapped.columns[name]])

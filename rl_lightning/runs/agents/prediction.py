@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 
 from rl_lightning.datasets import check_env, load_dataset
-from rl_lightning.datasets.layouts.column_map import seen_in_order
+from rl_lightning.datasets.layouts.column_map import parse_columns, seen_in_order
 from rl_lightning.datasets.layouts.table import csv_columns
 from rl_lightning.datasets.load import load_raw
 from rl_lightning.datasets.rows.action_kinds import SLACK
@@ -36,11 +36,13 @@ class Confidence(NamedTuple):
         density: Artifact of a density stage; null: the run's own, if it has one.
         dynamics: Artifact of a dynamics stage; null: the run's own, if it has one.
         draws: Of each action, for its spread; 0: none.
+        columns: Of a CSV, as rl data convert takes them; null: their names tell.
     """
 
     density: str | None = None
     dynamics: str | None = None
     draws: int = DRAWS
+    columns: str | None = None
 
 
 KEYS = ("obs", "observations", "observation")
@@ -92,14 +94,16 @@ def predict_actions(
     if source is None:
         return along_episodes(model, data, episodes)
     judges = judges_of(data, asked.density, asked.dynamics)
-    arrays = dataset_rows(data, source) if rows is None else rows
+    arrays = dataset_rows(data, source, asked.columns) if rows is None else rows
     return for_rows(model, data, arrays, source, judges=judges, draws=asked.draws)
 
 
-def dataset_rows(data: Any, source: str) -> dict[str, np.ndarray]:
+def dataset_rows(data: Any, source: str, columns: str | None = None) -> dict[str, np.ndarray]:
     """Observations of every row of a data set, where its episodes begin, and what was done."""
     if Path(source).suffix == ".csv":
-        return table_rows(Path(source))
+        return table_rows(Path(source), columns)
+    if columns is not None:
+        raise ConfigError(f"--columns is for a CSV, and {source} is none")
     raw, rows = load_raw(source)
     check_env(source, rows.spec, data.spec)
     if rows.rows == len(raw.arrays["rewards"]):
@@ -111,11 +115,11 @@ def dataset_rows(data: Any, source: str) -> dict[str, np.ndarray]:
     return {"obs": raw.arrays["observations"], "is_first": is_first, "actions": actions}
 
 
-def table_rows(path: Path) -> dict[str, np.ndarray]:
+def table_rows(path: Path, columns: str | None = None) -> dict[str, np.ndarray]:
     """Lines of a CSV as they stand; nobody need have acted yet."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
-    arrays = seen_in_order(str(path), csv_columns(path))
+    arrays = seen_in_order(str(path), csv_columns(path), None if columns is None else parse_columns(columns))
     obs = arrays.pop("observations")
     arrays = {
         name: rows.reshape(len(rows), -1) if name == "actions" else rows for name, rows in arrays.items()
