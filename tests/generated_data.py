@@ -36,6 +36,8 @@ def write_rows(name: str, seed: int = 0) -> Path:
         obs = generator.integers(0, 255, obs.shape, dtype=np.uint8)
     count = np.arange(1, ROWS + 1)
     last, fallen = count % EPISODE == 0, np.isin(count, (EPISODE, ROWS // 2))
+    if name.startswith("local/clinic"):  # its episodes are cut, and no rule says when one ends
+        fallen[:] = False
     arrays = {
         "observations": obs,
         "actions": generator.integers(0, spec.action_sizes[0], ROWS)
