@@ -8,12 +8,14 @@ network (collectors, replay, checkpoints) moves rows of one type, and a pixel ta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+
+from rl_lightning.errors import ConfigError
 
 FLOAT = 4  # bytes
 Observed = TypeVar("Observed", Tensor, dict[str, Tensor])
@@ -63,6 +65,25 @@ class ObsLayout:
             return self.numbers
         size = FLOAT * self.numbers + sum(part.size for part in self.parts if part.kind == "picture")
         return -(-size // FLOAT) * FLOAT
+
+    def parts_seen(self, where: str, named: Iterable[str], ignore: Iterable[str]) -> list[ObsPart]:
+        """The parts that are not ignored. Names that are not there are refused, and so is ignoring all.
+
+        Args:
+            where: What they were given to, for errors.
+            named: Parts that something was chosen for.
+            ignore: Parts to leave out.
+        """
+        ignored, names = set(ignore), [part.name for part in self.parts]
+        for name in (*named, *ignored):
+            if name not in names:
+                raise ConfigError(
+                    f"{where}: observations have no part '{name}'; there are {', '.join(names)}"
+                )
+        seen = [part for part in self.parts if part.name not in ignored]
+        if not seen:
+            raise ConfigError(f"{where}.ignore leaves no part of the observations")
+        return seen
 
     def vectors(self, obs: Tensor) -> Tensor:
         """The numbers of rows [..., D] -> [..., V], float32; no copy."""

@@ -18,6 +18,7 @@ from rl_lightning.envs.make import EnvConfig, make_env, make_envs, probe_spec
 from rl_lightning.envs.spaces import ObsEncoder, obs_parts
 from rl_lightning.errors import ConfigError, DataError, EnvError
 from rl_lightning.models.normalizers import RunningObsNorm
+from rl_lightning.models.rssm.parts import MultiDecoder
 from rl_lightning.nn import CNN, MLP, RNN, MultiInput, NatureCNN, SmallCNN
 from rl_lightning.nn.make_torso import make_torso, network_of_pictures
 from rl_lightning.observations import ObsLayout
@@ -268,3 +269,12 @@ def test_a_recording_holds_all_parts(tmp_path):
     assert data.rows.shape[1] == 2 * 12 + 4
     batch = data.train_rows()
     assert np.array_equal(batch.obs.numpy(), obs) and np.array_equal(batch.next_obs.numpy(), obs[::-1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [({"decoders": {"imgae": None}}, "decoder: .* no part 'imgae'"), ({"ignore": ["x"]}, "'x'")],
+)
+def test_a_decoder_names_the_parts_too(settings, word):
+    with pytest.raises(ConfigError, match=word):
+        MultiDecoder(8, 4, layout(image=(1, 6, 6), proprio=(3,)), **settings)

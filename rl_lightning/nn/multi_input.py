@@ -64,18 +64,9 @@ class MultiInput(FeedForward):
             raise ConfigError(
                 "network: MultiInput is for Dict observations; these are one array, which MLP or CNN takes"
             )
-        encoders, ignored = encoders or {}, set(ignore or [])
-        names = [part.name for part in obs_layout.parts]
-        for name in (*encoders, *ignored):
-            if name not in names:
-                raise ConfigError(
-                    f"network: observations have no part '{name}'; there are {', '.join(names)}"
-                )
-        self.layout = obs_layout
-        self.seen = [name for name in names if name not in ignored]
-        if not self.seen:
-            raise ConfigError("network.ignore leaves no part of the observations")
-        seen = [part for part in obs_layout.parts if part.name not in ignored]
+        encoders = encoders or {}
+        seen = obs_layout.parts_seen("network", encoders, ignore or [])
+        self.layout, self.seen = obs_layout, [part.name for part in seen]
         networks = [_encoder(encoders.get(part.name), part) for part in seen]
         # A list: names of parts may hold dots, names of modules may not.
         self.encoders = nn.ModuleList(networks)

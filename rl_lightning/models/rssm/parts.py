@@ -7,7 +7,6 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from rl_lightning.errors import ConfigError
 from rl_lightning.factories import class_of, make
 from rl_lightning.models.rssm.decoders import ConvDecoder, DecoderFactory, MLPDecoder, ObservationDecoder
 from rl_lightning.models.rssm.encoders import ConvEncoder, MLPEncoder
@@ -39,17 +38,8 @@ class MultiDecoder(ObservationDecoder):
         ignore: list[str] | None = None,
     ) -> None:
         super().__init__()
-        decoders, ignored = decoders or {}, set(ignore or [])
-        names = [part.name for part in layout.parts]
-        for name in (*decoders, *ignored):
-            if name not in names:
-                raise ConfigError(
-                    f"decoder: observations have no part '{name}'; there are {', '.join(names)}"
-                )
-        self.layout = layout
-        self.shown_parts = [part for part in layout.parts if part.name not in ignored]
-        if not self.shown_parts:
-            raise ConfigError("decoder.ignore leaves no part of the observations")
+        decoders = decoders or {}
+        self.layout, self.shown_parts = layout, layout.parts_seen("decoder", decoders, ignore or [])
         self.decoders = nn.ModuleList(
             make(
                 decoders.get(part.name) or (ConvDecoder if part.kind == "picture" else MLPDecoder),
