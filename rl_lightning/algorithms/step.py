@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from rl_lightning import distributed
 from rl_lightning.errors import DivergedError
+from rl_lightning.kernels.choice import asking
 from rl_lightning.optim.schedules import Constant, Schedule
 
 Grads = Sequence[Tensor | None]
@@ -78,7 +79,8 @@ def gradients(loss: Tensor, params: list[Tensor]) -> list[Tensor | None]:
     free = [p for p in params if p.requires_grad]
     if not free:
         return [None] * len(params)
-    computed = iter(torch.autograd.grad(loss, free, allow_unused=True))
+    with asking(free):
+        computed = iter(torch.autograd.grad(loss, free, allow_unused=True))
     return [next(computed) if p.requires_grad else None for p in params]
 
 

@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium.vector import AutoresetMode
 
 from rl_lightning.envs.adapter import EnvAdapter, chain
+from rl_lightning.envs.quick_discrete import quicken
 from rl_lightning.envs.registry import build_base
 from rl_lightning.envs.vector import Envs, SerialEnvs
 from rl_lightning.envs.workers import AsyncEnvs
@@ -76,6 +77,7 @@ def make_env(
     for transform in config.transforms:
         kwargs |= transform.env_kwargs(config.id)
     env = config.base(kwargs | config.kwargs, render_mode)
+    quicken(env)
     if config.action_repeat < 1:
         raise ConfigError(f"action_repeat {config.action_repeat} must be at least 1")
     if config.action_repeat > 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -32,6 +33,20 @@ def is_hooked(modules: Iterable[nn.Module]) -> bool:
     return False
 
 
+_leaves: set[int] | None = None  # ids of what the running backward pass was asked for, where they are known
+
+
+@contextmanager
+def asking(leaves: Iterable[Tensor]) -> Iterator[None]:
+    """Around torch.autograd.grad by these leaves: `asked_for` then needs no answer of the engine's."""
+    global _leaves
+    before, _leaves = _leaves, {id(leaf) for leaf in leaves}
+    try:
+        yield
+    finally:
+        _leaves = before
+
+
 def asked_for(ctx: Any, first: int, last: int | None = None) -> bool:
     """Whether this backward pass needs the gradient of any of these tensors that a Function was given.
 
@@ -42,7 +57,9 @@ def asked_for(ctx: Any, first: int, last: int | None = None) -> bool:
 
 
 def _is_run(node: Any) -> bool:
+    if _leaves is not None and (leaf := getattr(node, "variable", None)) is not None:
+        return id(leaf) in _leaves
     try:
         return bool(torch._C._will_engine_execute_node(node))
-    except RuntimeError:  # its way of saying that torch.autograd.grad was given this very leaf
+    except RuntimeError:  # its way of saying that torch.autograd.grad was given this very leaf; 40 us
         return True

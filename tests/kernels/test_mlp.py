@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from rl_lightning.kernels import mlp as kernel
+from rl_lightning.kernels.choice import asking
 from rl_lightning.kernels.mlp import ensemble_mlp, ensemble_twin, mlp, mlp_twin
 from rl_lightning.nn.heads.critics import QEnsemble
 from rl_lightning.nn.mlp import MLP
@@ -59,10 +60,11 @@ def test_an_ensemble_agrees_with_its_twin(sizes, rows, members, activation):
         torch.testing.assert_close(ensemble_mlp(x, params, activation), twin, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("activation", [torch.relu_, torch.tanh_])
 @pytest.mark.parametrize("width", [64, 256])
-def test_large_products_agree_too(width):
+def test_large_products_agree_too(width, activation):
     params, x = single([20, width, width, 6]), torch.randn(256, 20, requires_grad=True)
-    assert_agree(mlp(x, params, torch.relu_, False), mlp_twin(x, params, torch.relu_, False), [x, *params])
+    assert_agree(mlp(x, params, activation, False), mlp_twin(x, params, activation, False), [x, *params])
     params = ensemble([20, width, width, 1], 2)
     assert_agree(ensemble_mlp(x, params, torch.relu_), ensemble_twin(x, params, torch.relu_), [x, *params])
 
@@ -121,11 +123,30 @@ def test_an_actors_loss_pays_for_no_weight_of_the_critic(any_size, monkeypatch):
     assert all(p.grad is not None for p in q.parameters()) and action.grad is not None
 
 
+def test_a_backward_pass_that_says_what_it_wants_computes_just_that(any_size, monkeypatch):
+    """As every step of an optimizer does; the engine is not asked, which would cost 40 us."""
+    q, made = QEnsemble(2, 3, 2, [8, 8]), []
+    weight_grad = kernel._weight_grad
+    monkeypatch.setattr(kernel, "_weight_grad", lambda *given: made.append(1) or weight_grad(*given))
+    action, encoded = torch.rand(4, 2, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+    loss = q(encoded * 2.0, action).sum()
+    (alone,) = torch.autograd.grad(loss, action, retain_graph=True)
+    with asking([action]):
+        (said,) = torch.autograd.grad(loss, action, retain_graph=True)
+    assert not made and torch.equal(said, alone)
+    wanted = [encoded, *q.parameters()]
+    expected = torch.autograd.grad(loss, wanted, retain_graph=True)
+    with asking(wanted):
+        got = torch.autograd.grad(loss, wanted, retain_graph=True)
+    assert made and all(map(torch.equal, got, expected))
+
+
 @pytest.fixture
 def any_size(monkeypatch):
     """Small networks take the kernels too."""
     monkeypatch.setattr(kernel, "FEW_ROWS", 0)
     monkeypatch.setattr(kernel, "ENOUGH", 0)
+    monkeypatch.setattr(kernel, "ENOUGH_TANH", 0)
 
 
 @pytest.fixture

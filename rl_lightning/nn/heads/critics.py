@@ -72,7 +72,7 @@ class QEnsemble(nn.Module):
         features = obs if self.torso is None else self.torso(obs)
         rows = torch.cat((features, action), -1)
         stack = plain_stack(self.layers, EnsembleLinear) if rows.ndim == 2 else None
-        if stack is not None and pays(rows, stack[0]):
+        if stack is not None and pays(rows, *stack[:2]):
             return ensemble_mlp(rows, *stack[:2]).squeeze(-1)
         return self.layers(rows).squeeze(-1)
 
