@@ -20,6 +20,7 @@ from rl_lightning.envs.vector import Envs, SerialEnvs
 from rl_lightning.envs.workers import AsyncEnvs
 from rl_lightning.envs.wrappers.env_noise import EnvNoise
 from rl_lightning.envs.wrappers.env_wrappers import FrameStackWrapper, RepeatedAction, wrapped_limit
+from rl_lightning.envs.wrappers.stacked_pictures import StackedPictures
 from rl_lightning.envs.wrappers.transforms import AtariFrames, AtariPreprocessing, Transform
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.trust import ALLOWED_IMPORTS
@@ -112,7 +113,7 @@ def describe(env: EnvAdapter) -> EnvSpec:
     layers = chain(env)
     frames = repeat = 1
     for layer in layers:
-        frames *= layer.num_stack if isinstance(layer, FrameStackWrapper) else 1
+        frames *= layer.num_stack if isinstance(layer, FrameStackWrapper | StackedPictures) else 1
         repeat *= layer.repeat if isinstance(layer, RepeatedAction) else 1
     return EnvSpec(
         env_id=env.env_id,

@@ -25,29 +25,29 @@ def is_channels_last(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and not (shape[0] in CHANNELS and shape[2] not in CHANNELS)
 
 
-def obs_parts(space: spaces.Space[Any]) -> list[ObsPart]:
+def obs_parts(space: spaces.Space[Any], channels_first: bool = False) -> list[ObsPart]:
     """The entries of a Dict or Tuple, and of those within it, by dotted names; none for any other space."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return []
     parts = []
     for key, child in _parts(space):
-        inner = obs_parts(child)
+        inner = obs_parts(child, channels_first)
         if inner:
             parts += [ObsPart(f"{key}.{part.name}", part.kind, part.shape) for part in inner]
         elif is_image(child):
-            parts.append(ObsPart(str(key), "picture", _picture_shape(child)))
+            parts.append(ObsPart(str(key), "picture", _picture_shape(child, channels_first)))
         else:
             kind = "discrete" if isinstance(child, spaces.Discrete) else "vector"
             parts.append(ObsPart(str(key), kind, _flat_bounds(child)[0].shape))
     return parts
 
 
-def _picture_shape(space: spaces.Space[Any]) -> tuple[int, ...]:
+def _picture_shape(space: spaces.Space[Any], channels_first: bool) -> tuple[int, ...]:
     """Of a picture with its channels first."""
     shape = tuple(int(n) for n in space.shape or ())
     if len(shape) == 2:
         return (1, *shape)
-    return (shape[2], shape[0], shape[1]) if is_channels_last(shape) else shape
+    return (shape[2], shape[0], shape[1]) if not channels_first and is_channels_last(shape) else shape
 
 
 def _values(space: spaces.Space[Any], value: Any) -> list[tuple[spaces.Space[Any], Any]]:
@@ -71,13 +71,14 @@ class ObsEncoder:
 
     Args:
         space: the env's observation space.
-        channels_first: a three-axis uint8 Box is [C, H, W] already.
+        channels_first: a three-axis uint8 Box is [C, H, W] already, and so are those in a Dict.
     """
 
     def __init__(self, space: spaces.Space[Any], channels_first: bool = False) -> None:
         self.space = space
         self.image = is_image(space)
-        self.parts = obs_parts(space)
+        self.channels_first = channels_first
+        self.parts = obs_parts(space, channels_first)
         self.layout = ObsLayout.of(self.parts)
         self.bytes = self.layout.has_pictures
         if self.bytes:
@@ -125,7 +126,7 @@ class ObsEncoder:
             picture = np.asarray(value, np.uint8)
             if picture.shape != space.shape:
                 raise ValueError(f"a picture of shape {picture.shape}")
-            if picture.ndim == 3 and is_channels_last(picture.shape):
+            if picture.ndim == 3 and not self.channels_first and is_channels_last(picture.shape):
                 picture = picture.transpose(2, 0, 1)
             row[seen : seen + picture.size] = picture.reshape(-1)
             seen += picture.size

@@ -24,7 +24,8 @@ class Replay(ReplayBuffer):
     """
 
     def __init__(self, spec: EnvSpec, num_envs: int, /, capacity: int | str = 1_000_000) -> None:
-        kind = FrameBuffer if spec.is_pixels else RingBuffer
+        stacked = spec.is_pixels or (spec.is_bytes and spec.num_stack > 1)
+        kind = FrameBuffer if stacked else RingBuffer
         self.store: RingBuffer | FrameBuffer = kind(spec, num_envs, capacity)
         self.capacity = self.store.capacity
         self.progress = 0.0

@@ -8,6 +8,8 @@ import torch
 from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.envs.wrappers.transforms import AtariPreprocessing, FrameStack
+from rl_lightning.observations import ObsLayout
+from rl_lightning.replay import Replay
 from rl_lightning.replay.frames.frame_buffer import FrameBuffer
 from rl_lightning.rollout.collect import Collector
 
@@ -15,6 +17,10 @@ FRAMES = EnvConfig("tests/Frames-v0", {"length": 7, "jitter": 5}, transforms=[Fr
 CUT = EnvConfig("tests/Frames-v0", {"length": 7, "jitter": 5, "truncate": True}, transforms=[FrameStack(3)])
 LIMIT = EnvConfig(
     "tests/Frames-v0", {"length": 9, "jitter": 5}, max_episode_steps=6, transforms=[FrameStack(2)]
+)
+PARTS = EnvConfig("rl/Xor-v0", {"questions": 7}, transforms=[FrameStack(3)])
+PARTS_LIMIT = EnvConfig(
+    "rl/Xor-v0", {"questions": 9, "screen_size": 5}, max_episode_steps=6, transforms=[FrameStack(2)]
 )
 BREAKOUT = EnvConfig("ALE/Breakout-v5", transforms=[AtariPreprocessing(screen_size=36)])
 
@@ -46,7 +52,11 @@ def same_as_played(config: EnvConfig, vectorization: str, per_env: int, turns: l
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
-@pytest.mark.parametrize("config", [FRAMES, CUT, LIMIT], ids=["ends", "cut", "limit"])
+@pytest.mark.parametrize(
+    "config",
+    [FRAMES, CUT, LIMIT, PARTS, PARTS_LIMIT],
+    ids=["ends", "cut", "limit", "parts", "parts with a limit"],
+)
 def test_stacks_are_those_of_the_env(config, vectorization):
     same_as_played(config, vectorization, 40, [1, 13, 20, 30])
 
@@ -55,3 +65,19 @@ def test_stacks_are_those_of_the_env(config, vectorization):
 def test_stacks_are_those_of_atari_also_where_a_life_is_lost(vectorization):
     pytest.importorskip("ale_py")
     same_as_played(BREAKOUT, vectorization, 150, [40, 150])
+
+
+def test_pictures_of_a_dict_are_stacked_and_stored_once():
+    envs = make_envs(PARTS, 1, "sync")
+    spec = envs.env_spec
+    assert spec.num_stack == 3 and dict((name, shape) for name, _, shape in spec.obs_parts) == {
+        "image": (3, 16, 16),
+        "proprio": (3,),
+    }
+    collector, buffer = Collector(envs, seed=1), Replay(spec, 1, 40).store
+    rows = collector.collect(random_actor(spec), 20, torch.Generator().manual_seed(0))
+    images = ObsLayout.of(spec.obs_parts).split(torch.from_numpy(rows.obs[:, 0]))["image"]
+    assert torch.equal(images[0, 0], images[0, 2])  # an episode's first picture fills its stack
+    assert torch.equal(images[1:6, :2], images[:5, 1:]) and not torch.equal(images[1, 1], images[1, 2])
+    assert isinstance(buffer, FrameBuffer)
+    assert buffer.frame.shape[2:] == (12 + 16 * 16,)  # of 3 vectors and one picture, not of three

@@ -6,7 +6,9 @@ from typing import Any
 
 import gymnasium
 
+from rl_lightning.envs.spaces import obs_parts
 from rl_lightning.envs.wrappers import env_wrappers
+from rl_lightning.envs.wrappers.stacked_pictures import StackedPictures
 from rl_lightning.errors import ConfigError
 
 Env = gymnasium.Env[Any, Any]
@@ -77,6 +79,8 @@ class ScalePixels(Transform):
 class FrameStack(Transform):
     """The last observations stacked on the first axis, newest last, padded with the first one of the episode.
 
+    Of a Dict or Tuple with pictures, each picture is stacked; the vectors beside them are the newest ones.
+
     Args:
         num_stack: how many.
     """
@@ -87,6 +91,8 @@ class FrameStack(Transform):
             raise ConfigError(f"Stack: frames {num_stack} must be at least 1")
 
     def apply(self, env: Env, training: bool = True) -> Env:
+        if any(part.kind == "picture" for part in obs_parts(env.observation_space)):
+            return StackedPictures(env, self.num_stack)
         return env_wrappers.FrameStackWrapper(env_wrappers.as_frames(env), self.num_stack)
 
 

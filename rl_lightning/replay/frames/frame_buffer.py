@@ -1,4 +1,4 @@
-"""Uniform replay of pixels: every frame is stored once, stacks and next observations are rebuilt when sampled."""
+"""Uniform replay of stacked pictures: each is stored once, stacks and next observations are rebuilt when sampled."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from rl_lightning.errors import ConfigError
+from rl_lightning.replay.frames.frame_layout import FrameLayout, PartsLayout
 from rl_lightning.replay.replay_buffer import fit_capacity
 from rl_lightning.replay.ring_segments import ages, between, load_rings, rows_with_episode_ends, save_rings
 from rl_lightning.replay.segments import SegmentStore
@@ -27,7 +28,8 @@ class FrameBuffer:
     def __init__(self, spec: EnvSpec, num_envs: int, capacity: int | str) -> None:
         self.spec = spec
         self.num_envs = num_envs
-        self.frame_shape = (spec.obs_shape[0] // spec.num_stack, *spec.obs_shape[1:])
+        self.layout = PartsLayout(spec) if spec.is_bytes else FrameLayout(spec)
+        self.frame_shape = self.layout.shape
         masks = spec.action_dim if spec.action_mask else 0
         small = 4 * (int(np.prod(spec.action_shape)) + 5 + masks)
         self.capacity = fit_capacity(capacity, int(np.prod(self.frame_shape)) + small, num_envs)
@@ -84,7 +86,7 @@ class FrameBuffer:
         in slots that are never sampled; returns the steps that follow these."""
         is_first = steps.is_first.copy()
         for n in np.flatnonzero(is_first[0]):
-            stack = steps.obs[0, n].reshape(-1, *self.frame_shape)
+            stack = self.layout.split(steps.obs[0, n])
             if (stack == stack[-1]).all():
                 continue  # an episode's own start: its first frame is repeated
             slots = (self.head[n] + np.arange(len(stack) - 1)) % self.length
@@ -97,12 +99,12 @@ class FrameBuffer:
         return steps._replace(is_first=is_first)
 
     def _add_env(self, n: int, steps: Steps, ends: dict[int, np.ndarray]) -> None:
-        array, newest, count = self._array, self.frame_shape[0], len(steps.obs)
+        array, newest, count = self._array, self.layout.newest, len(steps.obs)
         after, spread_steps, lasts = rows_with_episode_ends(count, list(ends))
         total = count + len(after)
         slots = (self.head[n] + np.arange(total)) % self.length
         at = slots[spread_steps]
-        array["frame"][n, at] = steps.obs[:, n, -newest:]
+        array["frame"][n, at] = newest(steps.obs[:, n])
         array["action"][n, at] = steps.action[:, n]
         array["reward"][n, at] = steps.reward[:, n]
         array["terminated"][n, at] = steps.terminated[:, n]
@@ -113,7 +115,7 @@ class FrameBuffer:
             array["mask"][n, at] = steps.mask[:, n]
             array["mask"][n, slots[lasts]] = True
         for t, place in zip(after, lasts, strict=True):
-            array["frame"][n, slots[place]] = ends[int(t)][-newest:]
+            array["frame"][n, slots[place]] = newest(ends[int(t)])
         starts = np.zeros(total, bool)
         starts[spread_steps[steps.is_first[:, n]]] = True
         array["age"][n, slots] = ages(starts, self.next_age[n])
@@ -176,7 +178,7 @@ class FrameBuffer:
         age = self.age[env, slot].long()
         back = torch.arange(self.spec.num_stack - 1, -1, -1)
         slots = (slot[:, None] - torch.minimum(back, age[:, None])) % self.length
-        return self.frame[env[:, None], slots].flatten(1, 2)
+        return self.layout.stack(self.frame[env[:, None], slots])
 
     def cursor(self) -> list[int]:
         """A bookmark for `fresh`."""

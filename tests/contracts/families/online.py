@@ -113,9 +113,9 @@ CASES = [
     ),
     Case(
         "dqn-parts-normalized",
-        partial(online, env=xor),
+        partial(online, env=env("rl/Xor-v0", FrameStack(2), screen_size=6)),
         partial(dqn, network=PARTS, normalize_obs=True),
-        toy=Toy(3000, 0.9),
+        toy=Toy(4500, 0.9),
         **{**Q_ONLY, "counters": ("since_copy", "norm.mean", "norm.var", "norm.count")},
     ),
     Case("sac", partial(online, env=TARGET), sac, toy=Toy(800, 3.2), **SOFT),
