@@ -52,8 +52,9 @@ calls by `class_path`, the table below it is what its `init_args` take, and ever
 `rl list algorithms PPO` and `rl fit --config NAME --help` print the same in the terminal.
 
 Beside the groups below a config has `seed_everything` (default 0), `threads` (CPU threads for torch; default: torch's
-choice) and `trainer`, whose options are those of Lightning's Trainer (`accelerator`, `devices`, `strategy`,
-`precision`, `callbacks`, ...)."""
+choice), `matmul` (auto, default or fast: who computes products of full precision on a CPU, see the README) and
+`trainer`, whose options are those of Lightning's Trainer (`accelerator`, `devices`, `strategy`, `precision`,
+`callbacks`, ...)."""
 
 COMING_FROM_INTRO = """\
 # Coming from another library

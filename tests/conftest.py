@@ -2,6 +2,7 @@
 
 import logging
 import os
+import tempfile
 import warnings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -10,6 +11,8 @@ import torch
 from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
+_cache = tempfile.TemporaryDirectory(prefix="rl-cache-")  # what is measured once per machine is not kept
+os.environ.setdefault("RL_CACHE", _cache.name)
 for _name in ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero"):
     logging.getLogger(_name).setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", module="lightning")

@@ -113,6 +113,8 @@ def settings(run: Run, record: dict[str, Any]) -> Config:
         raise ConfigError(f"'{run.command_name}' is a pipeline; reproduce its stages one by one: {stages}")
     if config.get("threads") is None and record.get("threads"):
         config["threads"] = record["threads"]  # another number of threads rounds differently
+    if choice := (record.get("matmul") or {}).get("choice"):
+        config["matmul"] = choice  # and so does another library
     return relocate_inputs(config, run.folder)
 
 

@@ -11,7 +11,7 @@ from rl_lightning.runs.config.keys import full_key
 
 Config = dict[str, Any]
 HEADS = ("model", "data", "run", "trainer", "log")
-ALONE = ("seed_everything", "threads", "ckpt_path", "resume_mode")
+ALONE = ("seed_everything", "threads", "matmul", "ckpt_path", "resume_mode")
 CONFIG = "config"  # the key that stands for whole configs, laid over the base
 
 

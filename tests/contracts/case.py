@@ -12,10 +12,14 @@ from rl_lightning.envs.make import EnvConfig
 
 
 class Toy(NamedTuple):
-    """What learning is measured by: the mean return of an evaluation after a budget in the clock of the data."""
+    """What learning is measured by: the mean return of an evaluation after a budget in the clock of the data.
+
+    One of each algorithm is quick; those of more than a few seconds are learned by the slow suite.
+    """
 
     budget: int
     score: float
+    slow: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,17 @@
 """Every algorithm learns its toy, and nobody is beaten by the random policy."""
 
+import pytest
 import torch
 from contracts.case import Case
-from contracts.cases import CASES, each
+from contracts.cases import CASES
 from contracts.harness import fit
 
 
-@each([case for case in CASES if case.toy])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] * case.toy.slow) for case in CASES if case.toy],
+    ids=lambda case: case.name,
+)
 def test_learns_its_toy(case: Case):
     assert case.toy is not None
     done = fit(case, case.run(case.toy.budget))

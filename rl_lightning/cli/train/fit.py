@@ -40,6 +40,7 @@ def fit(words: list[str]) -> int:
       --stages.NAME.KEY VALUE of a pipeline: any field of one stage
       --seed_everything N     seed (default 0; short: --seed)
       --threads N             CPU threads for torch
+      --matmul default|fast   products on a CPU: torch's own, or oneDNN's (default auto: what is quicker and as exact)
     """
     parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit")
     names = [*parsed.words, *parsed.all("config")]

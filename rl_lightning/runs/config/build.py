@@ -123,6 +123,12 @@ class RLCLI(LightningCLI):
         parser.add_argument("--seed_everything", type=int, default=0, help="Seed of everything.")
         parser.add_argument("--threads", type=int | None, default=None, help="CPU threads for torch.")
         parser.add_argument(
+            "--matmul",
+            type=Literal["auto", "default", "fast"],
+            default="auto",
+            help="Products on a CPU: torch's own (default), oneDNN's (fast), or those that are quicker here (auto).",
+        )
+        parser.add_argument(
             "--ckpt_path", type=str | None, default=None, help="Checkpoint, artifact or run to start from."
         )
         modes = Literal["exact", "warm_start", "warm_start_optimizer"]

@@ -29,6 +29,7 @@ STAGE_KEYS = (
     "log",
     "seed_everything",
     "threads",
+    "matmul",
     "ckpt_path",
     "resume_mode",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 GROUPS = ("model", "data", "run", "trainer", "log")
-TOP = (*GROUPS, "seed_everything", "threads", "ckpt_path", "resume_mode")
+TOP = (*GROUPS, "seed_everything", "threads", "matmul", "ckpt_path", "resume_mode")
 _SPEC = ("class_path", "init_args", "dict_kwargs")
 
 

@@ -34,6 +34,7 @@ from rl_lightning.redaction import redact
 from rl_lightning.runs.config.build import RLCLI
 from rl_lightning.runs.config.compose import Config
 from rl_lightning.runs.engine.ending import FitEnding, ending
+from rl_lightning.runs.engine.matmul_choice import choose_matmul
 from rl_lightning.runs.engine.run_start import RunStart, load_weights
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.run_folder import Run, logs_root
@@ -91,6 +92,15 @@ class FitSession:
         self.saving = next(item for item in callbacks if isinstance(item, RunCheckpoint))
         self.saving.on_ready = started
         self.trainer = cli.make_trainer(callbacks, loggers, run.folder)
+        before = None if self.ckpt_path is None else run.read().get("matmul")
+        self.matmul = choose_matmul(
+            cli.config.matmul,
+            before,
+            model,
+            data,
+            self.trainer.strategy.root_device.type,
+            self.trainer.precision,
+        )
         if self.ckpt_path is not None:
             check_checkpoint(self.ckpt_path, self.algorithm, list(data.spec), self.trainer.world_size)
         else:
@@ -166,6 +176,7 @@ class FitSession:
                 self.say(f"note: {line}")
         self.report(
             pid=os.getpid(),
+            matmul=self.matmul.record(),
             evaluated_on=self.cli.model.evaluated_on,
             **({"env": self.task} if self.task else {}),
             **({} if self.cli.datamodule.eval_model is None else {"evaluated_in": self.model_name}),
@@ -173,12 +184,13 @@ class FitSession:
         self.control.farewell = lambda: self.give_up(before, time.monotonic() - began)
         status = "failed"
         try:
-            self.trainer.fit(
-                self.cli.model,
-                datamodule=self.cli.datamodule,
-                ckpt_path=str(self.ckpt_path / "model.ckpt") if self.ckpt_path else None,
-                weights_only=True,
-            )
+            with self.matmul.inside():
+                self.trainer.fit(
+                    self.cli.model,
+                    datamodule=self.cli.datamodule,
+                    ckpt_path=str(self.ckpt_path / "model.ckpt") if self.ckpt_path else None,
+                    weights_only=True,
+                )
             code = 0 if self.control.caught is None else EXIT.get(signal.Signals(self.control.caught), 143)
             self.ended = ending(self.trainer, self.cli.datamodule.clock)
             status = "interrupted" if code or self.ended.cut else "finished"
@@ -281,11 +293,12 @@ class FitSession:
         parts = [
             f"{self.algorithm} on {subject or 'its data'}",
             f"{device}, {threads}, seed {self.cli.config.seed_everything}",
+            str(self.matmul),
             f"{short(weights)} parameters",
             " or ".join(budgets) or "until its phases end",
             str(self.run.folder),
         ]
-        return " · ".join(parts)
+        return " · ".join(filter(None, parts))
 
     def closing(self, code: int, seconds: float) -> str:
         schedule, name = self.cli.datamodule.clock, self.run.name

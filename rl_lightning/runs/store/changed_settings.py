@@ -8,7 +8,7 @@ from typing import Any
 from rl_lightning.runs.config import catalog
 from rl_lightning.runs.store.flat_settings import INCIDENTAL, flatten, short_class
 
-IGNORED = ("trainer.", "threads")
+IGNORED = ("trainer.", "threads", "matmul")
 GROUPS = {"run": "RunConfig", "log": "LogConfig"}
 
 

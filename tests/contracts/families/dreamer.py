@@ -161,12 +161,12 @@ LEARNS: dict[str, Any] = {
 SCALED = {**LEARNS, "counters": ("updates", "scale.quantiles"), "waits": 18}
 
 CASES = [
-    Case("dreamer-v1", partial(windows, env=LAKE, pretrain=5), dreamer(1), toy=Toy(1300, 0.95), **LEARNS),
+    Case("dreamer-v1", partial(windows, env=LAKE, pretrain=5), dreamer(1), toy=Toy(1300, 0.95, slow=True), **LEARNS),
     Case(
         "dreamer-v2",
         partial(windows, env=LAKE, pretrain=20),
         dreamer(2),
-        toy=Toy(1400, 0.95),
+        toy=Toy(1400, 0.95, slow=True),
         **{**LEARNS, "waits": 5},
     ),
     Case("dreamer-v3", partial(windows, env=LAKE, pretrain=5), dreamer(3), toy=Toy(1200, 0.95), **SCALED),

@@ -115,7 +115,7 @@ CASES = [
         "dqn-parts-normalized",
         partial(online, env=env("rl/Xor-v0", FrameStack(2), screen_size=6)),
         partial(dqn, network=PARTS, normalize_obs=True),
-        toy=Toy(4500, 0.9),
+        toy=Toy(4500, 0.9, slow=True),
         **{**Q_ONLY, "counters": ("since_copy", "norm.mean", "norm.var", "norm.count")},
     ),
     Case("sac", partial(online, env=TARGET), sac, toy=Toy(800, 3.2), **SOFT),
@@ -123,7 +123,7 @@ CASES = [
         "sac-parts",
         partial(online, env=env("rl/Xor-v0", screen_size=6, continuous=True)),
         partial(sac, network=PARTS, alpha=0.01),
-        toy=Toy(3000, 0.9),
+        toy=Toy(3000, 0.9, slow=True),
         **{
             **SOFT,
             "optimizers": (("actor.",), ("q.", "encoder.")),
