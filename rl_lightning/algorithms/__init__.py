@@ -20,6 +20,7 @@ from rl_lightning.algorithms.online.dqn import DQN
 from rl_lightning.algorithms.online.ppo import PPO
 from rl_lightning.algorithms.online.random_policy import RandomPolicy
 from rl_lightning.algorithms.online.sac import SAC
+from rl_lightning.algorithms.online.td3 import TD3
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import RLModule
 from rl_lightning.algorithms.worlds.dreamer import Dreamer
@@ -44,6 +45,7 @@ __all__ = [
     "MDNRNN",
     "PPO",
     "SAC",
+    "TD3",
     "TD3_BC",
     "TDMPC",
     "TDMPC2",

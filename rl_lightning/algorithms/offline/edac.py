@@ -22,8 +22,8 @@ class EDAC(SoftActorCritic):
         hidden_dims: Hidden sizes of the policy; null: three layers of 256.
         critic_hidden_dims: Hidden sizes of each critic; null: as the policy.
         num_critics: How many critics are kept; the lowest counts.
-        diversity_coef: Weight of the gradients' likeness beside the squared error (without a half before it), the paper's
-            eta; 0 is SAC-N.
+        diversity_coef: Weight of the gradients' likeness beside the squared error (without a half before it), the
+            paper's eta; 0 is SAC-N.
         backup_entropy: The target counts the policy's entropy.
         lr: Learning rate of the policy.
         critic_lr: Learning rate of the critics; null: as the policy.
