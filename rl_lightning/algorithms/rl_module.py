@@ -47,6 +47,9 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
     needs_fields: ClassVar[
         tuple[str, ...]
     ] = ()  # of batches, beside those that all have: next_action, is_real
+    doubts_by_itself: ClassVar[bool] = (
+        False  # careful with imagined rows; a penalty of the data's would come twice
+    )
     evaluated_on: ClassVar[Literal["episodes", "rows"]] = "episodes"
     looks_by_passes = False  # evaluated by passes over the data until the first regular evaluation
     needs_columns: tuple[str, ...] = ("rewards", "terminals")  # of recorded data; who imitates needs neither

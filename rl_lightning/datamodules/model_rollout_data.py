@@ -137,6 +137,21 @@ class ModelRolloutData(OfflineData):
         needed = super().needed_columns(module)
         return tuple(name for name in needed if name != "terminals" or not self.never_ends)
 
+    def check_model(self, module: Any) -> None:
+        super().check_model(module)
+        if getattr(module, "doubts_by_itself", False):
+            name = type(module).__name__
+            if not isinstance(self.penalty, NoPenalty):
+                raise ConfigError(
+                    f"{name} is careful with imagined rows by itself; {type(self.penalty).__name__} would make it pay "
+                    "twice. Add: --data.penalty NoPenalty"
+                )
+            if int(self.real_ratio * self.batch_size) < 1:
+                raise ConfigError(
+                    f"{name} needs recorded rows in every batch, and data.real_ratio {self.real_ratio} of "
+                    f"{self.batch_size} is none; raise it"
+                )
+
     def open(self, stage: str) -> None:
         if self.draw is not None:
             return
