@@ -2,13 +2,13 @@
 
 import torch
 
-from rl_lightning.nn.torsos.simba import ResidualBlock, SimBa
+from rl_lightning.nn.torsos.simba import SimBaBlock, SimBa
 
 
 def test_a_block_sees_its_input_without_scale_and_shift():
     """The norm is first: f(c x) - c x = f(x) - x, and the same of a shift."""
     torch.manual_seed(0)
-    block, x = ResidualBlock(8).double(), torch.randn(5, 8).double()
+    block, x = SimBaBlock(8).double(), torch.randn(5, 8).double()
     block.norm.eps = 0.0
     change = block(x) - x
     torch.testing.assert_close(block(3.0 * x) - 3.0 * x, change)
@@ -23,7 +23,7 @@ def test_features_are_normalised_at_the_end():
 
 
 def test_a_block_has_eight_squares_of_weights():
-    assert sum(p.numel() for p in ResidualBlock(16).parameters() if p.ndim == 2) == 8 * 16**2
+    assert sum(p.numel() for p in SimBaBlock(16).parameters() if p.ndim == 2) == 8 * 16**2
 
 
 def test_observations_of_any_shape_and_rows_in_any_number():

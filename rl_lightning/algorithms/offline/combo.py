@@ -105,8 +105,8 @@ class COMBO(SoftActorCritic):
         self.cql_alpha, self.cql_n_actions, self.rho_s = cql_alpha, cql_n_actions, rho_s
 
     def update(self, batch: Transitions) -> Metrics:
-        assert batch.is_real is not None
         batch = self._scaled(batch)
+        assert batch.is_real is not None
         soft_max = self._soft_maximum(batch)  # [E, B']
         q = self.q(batch.obs, batch.action)  # [E, B]
         bellman = (batch.weight * (q - self._soft_target(batch)).square()).mean(-1).sum()

@@ -11,7 +11,7 @@ from rl_lightning.nn.torso import FeedForward, as_float, as_shape
 from rl_lightning.ranges import PositiveInt
 
 
-class ResidualBlock(nn.Module):
+class SimBaBlock(nn.Module):
     """x + W2 relu(W1 norm(x)), four times as wide inside.  [..., D] -> [..., D]"""
 
     def __init__(self, dim: int) -> None:
@@ -40,7 +40,7 @@ class SimBa(FeedForward):
         super().__init__()
         self.shape = as_shape(obs_shape)
         self.embed = orthogonal_(nn.Linear(math.prod(self.shape), hidden_dim), 1.0)
-        self.blocks = nn.Sequential(*(ResidualBlock(hidden_dim) for _ in range(num_blocks)))
+        self.blocks = nn.Sequential(*(SimBaBlock(hidden_dim) for _ in range(num_blocks)))
         self.norm = nn.LayerNorm(hidden_dim)
         self.out_dim = hidden_dim
 
