@@ -2,7 +2,7 @@
 
 import torch
 
-from rl_lightning.nn.torsos.simba import SimBaBlock, SimBa
+from rl_lightning.nn.torsos.simba import SimBa, SimBaBlock
 
 
 def test_a_block_sees_its_input_without_scale_and_shift():
