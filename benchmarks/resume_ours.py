@@ -21,8 +21,9 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, checksum, read_file, read_meta
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, checksum
 from rl_lightning.cli import main as rl
+from rl_lightning.io.checkpoint_files import read_file, read_meta
 
 
 def config(rule: str) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from rl_lightning.types import EnvSpec
 
 if TYPE_CHECKING:
     from rl_lightning.artifacts import Exported
+    from rl_lightning.models.imagined_windows import ImaginedWindows
 
 Metrics = dict[str, Tensor]
 
@@ -231,6 +232,10 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
     def policy_trained(self) -> bool:
         """False while the policy is still the one it was started from: its evaluations are no score of this run."""
         return True
+
+    def imagine_windows(self, data: Any, horizon: int) -> ImaginedWindows | None:
+        """Real windows of so many steps beside what its own world makes of their starts; None of one that has none."""
+        return None
 
     def caution(self) -> str | None:
         """What somebody who reads this model's result must be told of it, e.g. that it is not final."""

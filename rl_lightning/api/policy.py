@@ -12,6 +12,7 @@ from rl_lightning.errors import ConfigError
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor
 
     from rl_lightning.runs.store.run_folder import Run
 
@@ -32,6 +33,7 @@ class LoadedPolicy:
         self._codec, self._carry = action_codec(self.data), None
         self._draw = self.model.evaluation_draw(self.data.seed)
         self._own_draw: Any = None
+        self._seen: Tensor | None = None  # the newest observations
         self._encode: Any = None
 
     def __repr__(self) -> str:
@@ -44,7 +46,7 @@ class LoadedPolicy:
         Args:
             seed: Of the actions of a policy that draws them; null: they go on from where they are.
         """
-        self._carry = None
+        self._carry = self._seen = None
         if seed is not None:
             self._draw = self.model.evaluation_draw(seed)
 
@@ -60,6 +62,24 @@ class LoadedPolicy:
         import numpy as np
         import torch
 
+        rows, single = self._tensor(obs)
+        legal = None if action_mask is None else torch.as_tensor(np.atleast_2d(action_mask).astype(bool))
+        if self._carry is None or (self._carry and len(self._carry[0]) != len(rows)):
+            self._carry = self.model.initial_carry(len(rows))
+        with torch.no_grad():
+            action, self._carry = self.model.act(rows, self._carry, self._generator(deterministic), legal)
+        self._seen = rows
+        chosen = action.cpu().numpy()
+        decoded = self._codec.decode_batch(chosen)
+        return (
+            decoded[0] if single else decoded if isinstance(decoded[0], dict | tuple) else np.asarray(decoded)
+        )
+
+    def _tensor(self, obs: Any) -> tuple[Tensor, bool]:
+        """Observations as the model takes them, and whether it was a single one."""
+        import numpy as np
+        import torch
+
         spec = self.spec
         if isinstance(obs, Mapping):
             obs = self._rows(obs)
@@ -70,18 +90,7 @@ class LoadedPolicy:
             raise ConfigError(
                 f"obs is {list(np.shape(obs))}, expected {list(spec.obs_shape)} or a batch of it"
             )
-        legal = None if action_mask is None else torch.as_tensor(np.atleast_2d(action_mask).astype(bool))
-        if self._carry is None or (self._carry and len(self._carry[0]) != len(rows)):
-            self._carry = self.model.initial_carry(len(rows))
-        with torch.no_grad():
-            action, self._carry = self.model.act(
-                torch.from_numpy(rows.copy()), self._carry, self._generator(deterministic), legal
-            )
-        chosen = action.cpu().numpy()
-        decoded = self._codec.decode_batch(chosen)
-        return (
-            decoded[0] if single else decoded if isinstance(decoded[0], dict | tuple) else np.asarray(decoded)
-        )
+        return torch.from_numpy(rows.copy()), single
 
     def _rows(self, obs: Mapping[str, Any]) -> np.ndarray:
         """A dict of one observation as a row, one of a batch as rows."""
@@ -132,22 +141,32 @@ class LoadedPolicy:
         played = play_episodes(self.model, self.data, episodes, seed)
         return np.array([episode.episode_return for episode in played])
 
-    def imagine(self, horizon: int = 15, actions: Any = None) -> Any:
-        """What a world model expects after the last `act`: obs, action, reward and live, each [B, H, ...].
+    @spoken_in_python()
+    def imagine(self, horizon: int = 15, actions: Any = None, obs: Any = None) -> Any:
+        """What a world model expects: obs, action, reward and continuation, each [B, H, ...]; of TD-MPC the latents.
 
         Args:
             horizon: Steps to imagine.
             actions: What is done, [B, H, ...] as the model takes it; null: what the policy would do.
+            obs: Where it begins, as `act` takes it, the first of an episode; null: after the last `act`.
         """
         import torch
 
-        if not hasattr(self.model, "imagine") or not self._carry:
-            raise ConfigError(
-                "imagine needs a policy with a world model (Dreamer, PlaNet), after its first act()"
-            )
-        action_tensor = None if actions is None else torch.as_tensor(actions)
+        given = None if actions is None else torch.as_tensor(actions)
+        start = self._seen if obs is None else self._tensor(obs)[0]
         with torch.no_grad():
-            return self.model.imagine(self._carry, horizon, action_tensor)
+            if hasattr(self.model, "imagine_from") and start is not None:
+                return self.model.imagine_from(start, horizon, given)
+            carry = self._carry
+            if obs is not None and start is not None:
+                begin = self.model.initial_carry(len(start))
+                carry = self.model.act(start, begin, self._generator(None))[1]
+            if not hasattr(self.model, "imagine") or not carry:
+                raise ConfigError(
+                    "imagine needs a policy with a world model (Dreamer, PlaNet, TD-MPC), after its first act() or "
+                    "with obs=..."
+                )
+            return self.model.imagine(carry, horizon, given)
 
 
 @spoken_in_python()

@@ -20,6 +20,12 @@ class DatasetProvenance(Callback):
         self.update_record = update_record or (lambda **fields: None)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        several = getattr(data_of(trainer), "learned_from", [])
+        if several:
+            names, hashes = (", ".join(str(one[key]) for one in several) for key in ("name", "sha256"))
+            rows = sum(one["rows"] for one in several)
+            self.update_record(data={"name": names, "sha256": hashes, "rows": rows})
+            return
         dataset = getattr(data_of(trainer), "dataset", None)  # of offline data only
         if dataset is not None and hasattr(dataset, "sha256"):
             self.update_record(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
 import shutil
 from pathlib import Path
@@ -23,7 +22,7 @@ import torch
 
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.atomic import atomic_open, sync_folder, write_json
-from rl_lightning.io.trust import why_not_loaded
+from rl_lightning.io.checkpoint_files import read_file, read_meta
 
 FORMAT = 1
 PLAIN = (bool, int, float, complex, str, bytes, torch.Tensor, torch.dtype, torch.Size, type(None))
@@ -61,18 +60,6 @@ def write_file(state: Any, path: Path) -> None:
             raise error.__context__ from None
         raise
     sync_folder(path.parent)
-
-
-def read_file(path: Path) -> Any:
-    """Loads tensors and plain values; anything else in the file is refused, never run."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise ResumeError(f"{path}: no such checkpoint") from None
-    except Exception as error:  # a damaged or hostile file can raise nearly anything
-        raise ResumeError(
-            f"{path}: not a checkpoint that can be loaded safely ({why_not_loaded(error)})"
-        ) from None
 
 
 def checksum(path: Path) -> str:
@@ -172,28 +159,6 @@ class CheckpointStore:
                 read_file(path)
                 return f"{fit} {path} --resume_mode warm_start"
         return ""
-
-
-def read_meta(folder: Path) -> dict[str, Any]:
-    """The description of a generation."""
-    try:
-        meta = json.loads((folder / "meta.json").read_text())
-        if not isinstance(meta, dict) or not _described(meta):
-            raise ValueError("it describes no checkpoint")
-        return meta
-    except (OSError, ValueError) as error:
-        raise ResumeError(f"{folder}: meta.json cannot be read ({error})") from None
-
-
-def _described(meta: dict[str, Any]) -> bool:
-    files, segments = meta.get("files"), meta.setdefault("segments", [])
-    return (
-        isinstance(files, dict)
-        and all(isinstance(about, dict) and about.keys() >= {"size", "sha256"} for about in files.values())
-        and isinstance(segments, list)
-        and all(isinstance(name, str) for name in segments)
-        and all(isinstance(meta.get(key), int) for key in ("env_step", "update", "ranks"))
-    )
 
 
 def verify(folder: Path, replay: bool = True) -> dict[str, Any]:

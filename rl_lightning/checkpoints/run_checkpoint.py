@@ -15,10 +15,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from rl_lightning import distributed, seeding, stop_request
 from rl_lightning.callbacks.evaluation_history import EvaluationHistory
-from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, verify, write_file
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, verify, write_file
 from rl_lightning.clock.run_clock import crossed_multiple
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.atomic import write_json
+from rl_lightning.io.checkpoint_files import read_file
 from rl_lightning.io.text import file_size
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.stop_request import BlockAbandoned

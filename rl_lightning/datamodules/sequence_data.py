@@ -17,11 +17,13 @@ from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.replay_data import ReplayData
 from rl_lightning.datasets import check_env, load_dataset
 from rl_lightning.datasets.dataset import check_learner
-from rl_lightning.datasets.in_memory import DatasetLike, OfflineSource, look_at
+from rl_lightning.datasets.formats.pictures import check_frames, picture_shape
+from rl_lightning.datasets.in_memory import DatasetLike, OfflineSource, look_at_all
 from rl_lightning.envs.make import make_envs
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.factories import make
+from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.rssm.open_loop import (
     STEPS,
     OpenLoopRollout,
@@ -38,7 +40,7 @@ from rl_lightning.types import Carry, Sequences
 FEW = 8  # envs and rows that an examination begins with
 MOST_COLLECTED = 1000  # vector steps of one block that only collects
 PRETRAINED = 100  # updates of pretraining in one block
-RECORDED = "dataset"  # the buffer of the data set, where it has one of its own
+RECORDED = "dataset"  # the buffer of the data set, where it has one of its own; of several the first one's
 
 
 class SequenceData(ReplayData[SequenceReplay]):
@@ -58,7 +60,10 @@ class SequenceData(ReplayData[SequenceReplay]):
         store_latents: Keep the agent's recurrent state with every row, refresh it in training, begin windows from it.
         vectorization: sync (one after the other), async (a process each) or native (Atari's own C++ vector).
         dataset: Recorded episodes to learn from at once, instead of random steps; null: none. Rows that are played
-            follow them in the buffer. In Python also arrays in memory, as OfflineData takes them.
+            follow them in the buffer. In Python also arrays in memory, as OfflineData takes them. Several data sets,
+            each with its weight in what is drawn of them: {local/a: 2, local/b: 1}.
+        replay_from: Run whose replay is the data set, as its last checkpoint holds it: RUN, RUN/step-20000 or a path;
+            null: none.
         dataset_fraction: Fraction of each batch that is drawn from the data set, which then has a buffer of its own;
             null: recorded and played windows are drawn alike.
     """
@@ -81,15 +86,25 @@ class SequenceData(ReplayData[SequenceReplay]):
         vectorization: str = "sync",
         dataset: DatasetLike | None = None,
         dataset_fraction: Fraction | None = None,
+        replay_from: Artifact | None = None,
     ) -> None:
         super().__init__(env, num_envs, vectorization)
-        if dataset is None and dataset_fraction is not None:
+        self.recorded = look_at_all(dataset, replay_from)
+        if not self.recorded and dataset_fraction is not None:
             raise ConfigError("data.dataset_fraction is of data.dataset, which is not given")
-        self.recorded = None if dataset is None else look_at(dataset)
-        if self.recorded is not None:
-            check_env(self.recorded.name, self.recorded.spec, self.spec)
+        for source, _ in self.recorded:
+            self._check_recorded(source)
         self.dataset_fraction = dataset_fraction
-        self.from_dataset = 0  # windows of the newest batch that were drawn from the data set's own buffer
+        # buffers of data sets alone, and their weights
+        self.recorded_weights: dict[str, float] = {}
+        if dataset_fraction is not None or len(self.recorded) > 1:
+            names = [RECORDED, *(f"{RECORDED}-{n}" for n in range(1, len(self.recorded)))]
+            self.recorded_weights = {name: one.weight for name, one in zip(names, self.recorded, strict=True)}
+        # name, hash and rows of each, for the run's record
+        self.learned_from: list[dict[str, Any]] = []
+        self.drawn: list[
+            tuple[str, int]
+        ] = []  # buffers that the newest batch is of, and how many windows of each
         if sequence_length < 2:
             raise ConfigError(f"data.sequence_length is {sequence_length}; it must be at least 2")
         self.batch_size, self.sequence_length, self.burn_in = batch_size, sequence_length, burn_in
@@ -104,25 +119,33 @@ class SequenceData(ReplayData[SequenceReplay]):
         if stage != "fit" or self.replays:
             return
         budget, rows = self.clock.run.env_steps, self.sequence_length + self.burn_in
-        if budget is not None and budget // self.env_steps_per_vector_step + 1 < rows:
+        steps = math.inf if budget is None or self.recorded else budget // self.env_steps_per_vector_step
+        if steps + 1 < rows:
             raise ConfigError(
                 f"windows have {rows} rows (data.sequence_length + data.burn_in) and each env makes "
-                f"{budget // self.env_steps_per_vector_step} steps: use a smaller "
+                f"{steps} steps: use a smaller "
                 "data.sequence_length, or more run.env_steps"
             )
         self.named("replay")
-        if self.recorded is not None:
-            self._load_dataset(self.recorded)
+        for (source, _), name in zip(self.recorded, self.recorded_weights or ("replay",), strict=False):
+            self._load_dataset(source, name)
         self.draw = self.generator("replay")
         self.random_act = random_actor(self.spec)
 
-    def _load_dataset(self, source: OfflineSource) -> None:
+    def _check_recorded(self, source: OfflineSource) -> None:
+        picture = picture_shape(source.about) if self.spec.is_pixels else None
+        fitted = picture is not None and picture != tuple(self.spec.obs_shape)
+        if picture is not None and fitted:
+            check_frames(source.name, picture, (self.spec.obs_shape[0] // self.spec.num_stack,))
+        check_env(source.name, source.spec, self.spec, fitted)
+
+    def _load_dataset(self, source: OfflineSource, name: str) -> None:
         """Every rank learns from all of it; a resumed run brings what its buffers held."""
         rows = load_dataset(source.name) if source.dataset is None else source.dataset
         check_learner(rows, type(self.agent).__name__, ("rewards", "terminals"))
-        own = "replay" if self.dataset_fraction is None else RECORDED
-        fill_with_episodes(self.named(own), rows, self.spec)
-        if not self.named(own).ready:
+        self.learned_from.append({"name": rows.name, "sha256": rows.sha256, "rows": rows.rows})
+        fill_with_episodes(self.named(name), rows, self.spec, self.env.palette)
+        if not self.named(name).ready:
             raise ConfigError(
                 f"{rows.name}: no episode has {self.sequence_length + self.burn_in} rows, which a window needs; use a "
                 "smaller data.sequence_length"
@@ -155,7 +178,7 @@ class SequenceData(ReplayData[SequenceReplay]):
 
     def ready(self) -> bool:
         """Whether every rank has a window: all make the same number of updates."""
-        ready = self.named(self.active_buffer).ready or self.dataset_fraction is not None
+        ready = bool(self.recorded_weights) or self.named(self.active_buffer).ready
         return ready if self.world_size == 1 else all(distributed.gather_objects(ready))
 
     def batches(self) -> Iterator[Sequences]:
@@ -185,7 +208,8 @@ class SequenceData(ReplayData[SequenceReplay]):
             len(self.buffer) // self.num_envs
             + (clock.env_step - self.clock.env_step) // self.env_steps_per_vector_step
         )
-        ready = self.buffer.ready or rows >= self.sequence_length + self.burn_in - 1  # or a little sooner
+        enough = rows >= self.sequence_length + self.burn_in - 1  # or a little sooner
+        ready = bool(self.recorded_weights) or self.buffer.ready or enough
         steps = 0 if due > 0 and ready else self._turn(clock) * self.env_steps_per_vector_step
         due = self._due_at(clock.env_step + steps) - clock.update
         return steps, self._in_one_block(clock, max(0, due)) if ready or steps else 0
@@ -195,25 +219,35 @@ class SequenceData(ReplayData[SequenceReplay]):
 
     def next_batch(self) -> Sequences:
         """One batch, drawn when it is wanted: priorities and stored states are then those of the last update."""
-        played, self.from_dataset = self.named(self.drawn_from), 0
-        if self.dataset_fraction is not None:
-            share = round(self.dataset_fraction * self.batch_size)
-            self.from_dataset = share if played.ready else self.batch_size
-        counts = ((RECORDED, self.from_dataset), (self.drawn_from, self.batch_size - self.from_dataset))
-        parts = []
-        for name, count in counts:
-            if count:
-                self.named(name).progress = self.clock.progress
-                parts.append(self.named(name).sample(count, self.draw))
+        self.drawn, parts = [(name, count) for name, count in self._shares() if count], []
+        for name, count in self.drawn:
+            self.named(name).progress = self.clock.progress
+            parts.append(self.named(name).sample(count, self.draw))
         return joined(parts)._replace(burn_in=self.burn_in)
+
+    def _shares(self) -> list[tuple[str, int]]:
+        """How many windows of the next batch come from each buffer; of several data sets by chance."""
+        own, played = self.recorded_weights, self.named(self.drawn_from)
+        if not own:
+            return [(self.drawn_from, self.batch_size)]
+        fraction = 1.0 if not played.ready else self.dataset_fraction
+        if len(own) == 1 and fraction is not None:
+            recorded = round(fraction * self.batch_size)
+            return [(RECORDED, recorded), (self.drawn_from, self.batch_size - recorded)]
+        if fraction is None:
+            rows = sum(len(self.named(name)) for name in own)
+            fraction = rows / (rows + len(played))
+        whole = sum(own.values())
+        chances = torch.tensor([*(fraction * weight / whole for weight in own.values()), 1.0 - fraction])
+        which = torch.multinomial(chances, self.batch_size, replacement=True, generator=self.draw)
+        counts = which.bincount(minlength=len(chances)).tolist()
+        return list(zip((*own, self.drawn_from), counts, strict=True))
 
     def _by_buffer(self, index: Tensor, values: Tensor) -> Iterator[tuple[SequenceReplay, Tensor, Tensor]]:
         """What belongs to each buffer that the newest batch was drawn from."""
-        cut = self.from_dataset
-        if cut:
-            yield self.named(RECORDED), index[:cut], values[:cut]
-        if cut < len(index):
-            yield self.named(self.drawn_from), index[cut:], values[cut:]
+        counts = [count for _, count in self.drawn]
+        parts = zip(self.drawn, index.split(counts), values.split(counts), strict=True)
+        yield from ((self.named(name), rows, own) for (name, _), rows, own in parts)
 
     def update_priorities(self, index: Tensor, priorities: Tensor) -> None:
         for buffer, rows, values in self._by_buffer(index, priorities):

@@ -14,13 +14,17 @@ from rl_lightning.datamodules.online_data import OnlineData
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.artifact_place import Artifact
+from rl_lightning.models.frames.frame_metrics import imagined_windows
 from rl_lightning.models.frames.frame_world import FrameWorld, frame_shape
+from rl_lightning.models.imagined_windows import ImaginedWindows
 from rl_lightning.nn.frames.reward_net import RewardNet
 from rl_lightning.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from rl_lightning.replay import BufferFactory, Replay
 from rl_lightning.replay.frames.frame_artifacts import load_frames
 from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.rollout.simulated_env import SimulatedEnvs, StartStates
+
+SHOWN = 64  # recorded windows that are shown beside imagined ones
 
 
 class FrameStarts:
@@ -107,6 +111,18 @@ class SimulatedEnvMixin(EnvData):
             gamma, self.sim_dtype, device,
         )  # fmt: skip
 
+    def imagine_windows(self, horizon: int) -> ImaginedWindows:
+        """Recorded windows beside what the world makes of their starts."""
+        envs = self.make_simulated_envs(1)
+        starts = envs.starts
+        assert isinstance(starts, FrameStarts) and isinstance(envs.world, FrameWorld)
+        log = starts.log
+        horizon = min(horizon, int(log.walk(0.99).run.max()))
+        rows = log.starts(horizon)
+        spread = torch.linspace(0, len(rows) - 1, min(SHOWN, len(rows))).long()
+        window = log.windows(rows[spread], horizon, 0.99, starts.context_steps)
+        return imagined_windows(envs.world, window, envs.head)
+
     def training_envs(self) -> Any:
         return self.make_simulated_envs(self.num_envs, self.agent.device, self.agent.gamma)
 
@@ -138,7 +154,7 @@ class SimulatedData(SimulatedEnvMixin, OnPolicyData):
         rollout_steps: Steps of each agent in one rollout.
         horizon: Steps after which an imagined episode is cut.
         pin_last_env_to_start: The last agent always begins at the newest collection's first frames.
-        truncation_value: Value of a cut episode's rest: critic (the learner's own value) or world (the world's).
+        truncation_value: Value of a cut episode's rest: critic (the learner's own value) or world_model (the world's).
         eval_env: Where evaluation and rl play act: real, or model (to watch what the agent trains in).
         sim_dtype: Compute the world in bfloat16 while imagining.
         normalize_rewards: Divide rewards by the running spread of the discounted return; evaluation is untouched.
@@ -188,7 +204,7 @@ class SimulatedReplayData(SimulatedEnvMixin, OnlineData):
         utd_ratio: Updates per imagined step after the start.
         horizon: Steps after which an imagined episode is cut.
         pin_last_env_to_start: The last agent always begins at the newest collection's first frames.
-        truncation_value: Value of a cut episode's rest: critic (the learner's own value) or world (the world's).
+        truncation_value: Value of a cut episode's rest: critic (the learner's own value) or world_model (the world's).
         eval_env: Where evaluation and rl play act: real, or model (to watch what the agent trains in).
         sim_dtype: Compute the world in bfloat16 while imagining.
     """

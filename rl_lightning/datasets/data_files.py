@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rl_lightning.datasets.d4rl_files import D4RL_FILES
+from rl_lightning.datasets.formats.run_replay import PREFIX as REPLAY_PREFIX
+from rl_lightning.datasets.formats.run_replay import find_replay, is_run
 from rl_lightning.datasets.references import short_name
 from rl_lightning.errors import DataError
+from rl_lightning.io.artifact_place import logs_root
 from rl_lightning.io.nearness import nearest
 
 READABLE = (".hdf5", ".h5", ".npz", ".pt", ".parquet", ".csv", ".npy")
@@ -24,7 +27,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class Source(NamedTuple):
     """Where a data set comes from."""
 
-    kind: str  # d4rl, local, minari or file
+    kind: str  # d4rl, local, minari, ogbench, replay or file
     name: str  # as the user wrote it
     path: Path  # of the file; of minari the id
 
@@ -89,7 +92,11 @@ def locate(name: str, missing_ok: bool = False) -> Source:
         return {"d4rl": _d4rl, "local": _local, "minari": _minari, "ogbench": _ogbench}[kind](
             name, rest, missing_ok
         )
+    if name.startswith(REPLAY_PREFIX):
+        return _replay(name)
     path = Path(name).expanduser()
+    if path.is_dir() and is_run(path):
+        return _replay(name)
     if path.is_dir():
         if not any((path / each).is_file() for each in FOLDER_MARKS) and not any(
             next(path.glob(f"*{suffix}"), None) for suffix in (".npz", ".npy", ".parquet", ".json")
@@ -169,6 +176,17 @@ def _how_to_make(name: str) -> str:
 
 def _minari(name: str, rest: str, missing_ok: bool) -> Source:
     return Source("minari", name, Path(rest))
+
+
+def _replay(name: str) -> Source:
+    run = name.removeprefix(REPLAY_PREFIX)
+    folder = find_replay(run)
+    if folder is None:
+        raise DataError(
+            f"{name}: no saved checkpoint of a run '{run}', neither below {logs_root()} nor as a path; see runs with: "
+            "rl list"
+        )
+    return Source("replay", name, folder)
 
 
 def _nearest(name: str) -> str:

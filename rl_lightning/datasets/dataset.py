@@ -82,10 +82,17 @@ class Dataset(NamedTuple):
         return self._replace(**columns, about=about)
 
 
-def check_env(name: str, stored: EnvSpec, spec: EnvSpec) -> None:
-    """Raises unless the data set `name`, of spec `stored`, has the shapes of the env that `spec` describes."""
+def check_env(name: str, stored: EnvSpec, spec: EnvSpec, fitted: bool = False) -> None:
+    """Raises unless the data set `name`, of spec `stored`, has the shapes of the env that `spec` describes.
+
+    Args:
+        name: For messages.
+        stored: What was recorded.
+        spec: Of the env.
+        fitted: Observations are pictures that are made to fit the env's.
+    """
     flat_pictures = spec.is_pixels and stored.obs_shape == (math.prod(spec.obs_shape),)
-    if stored.obs_shape != spec.obs_shape and not flat_pictures:
+    if stored.obs_shape != spec.obs_shape and not flat_pictures and not fitted:
         raise DataError(
             f"{name}: observations have shape {_shape(stored.obs_shape)}, those of {spec.env_id} have "
             f"{_shape(spec.obs_shape)}. It was recorded in another env: change data.env.id or the data set"

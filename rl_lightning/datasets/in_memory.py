@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,17 +15,18 @@ from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.dataset import Dataset
 from rl_lightning.datasets.formats.minari_reader import arrays_of, described_by, rescale
 from rl_lightning.datasets.formats.raw import Raw, candidates, check_arrays, check_keys, said_of, the_one
+from rl_lightning.datasets.formats.run_replay import PREFIX as REPLAY_PREFIX
 from rl_lightning.datasets.load import checked_rows, load_dataset, peekable, read_header
 from rl_lightning.datasets.references import d4rl_options, local_reference
-from rl_lightning.errors import DataError
+from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.types import EnvSpec
 
 if TYPE_CHECKING:
     from minari import MinariDataset
 
-    DatasetLike: TypeAlias = "str | Mapping[str, Any] | Dataset | MinariDataset"
+    DatasetLike: TypeAlias = "Mapping[str, Any] | str | Dataset | MinariDataset"
 else:
-    DatasetLike = str  # what a config can say
+    DatasetLike = dict[str, float] | str  # what a config can say
 
 IN_MEMORY = "arrays in memory"
 
@@ -47,8 +50,51 @@ def look_at(dataset: DatasetLike) -> OfflineSource:
         spec, about = read_header(dataset)
         options = d4rl_options(dataset) if locate(dataset).kind == "d4rl" else {}
         return OfflineSource(dataset, spec, about, options, None)
+    if is_several(dataset):
+        raise ConfigError(
+            f"data.dataset names {len(dataset)} data sets with weights, which SequenceData draws windows of; "
+            "here it is one"
+        )
     rows = as_dataset(dataset)
     return OfflineSource(rows.name, rows.spec, rows.about, {}, rows)
+
+
+class WeightedSource(NamedTuple):
+    """One of several data sets."""
+
+    source: OfflineSource
+    weight: float  # of what is drawn this over the sum of all
+
+
+def look_at_all(dataset: DatasetLike | None, replay_from: str | Path | None = None) -> list[WeightedSource]:
+    """All that a data module is given to learn from: one data set, several with their weights, or a run's replay."""
+    if dataset is not None and replay_from is not None:
+        raise ConfigError(
+            "data.dataset and data.replay_from are both given; of several data sets say how much of each: "
+            f"--data.dataset '{{NAME: 1, {REPLAY_PREFIX}RUN: 1}}'"
+        )
+    if replay_from is not None:
+        return [WeightedSource(look_at(f"{REPLAY_PREFIX}{replay_from}"), 1.0)]
+    if dataset is None:
+        return []
+    if not is_several(dataset):
+        return [WeightedSource(look_at(dataset), 1.0)]
+    assert isinstance(dataset, Mapping)
+    wrong = [name for name, weight in dataset.items() if not (0.0 < float(weight) < math.inf)]
+    if wrong:
+        raise ConfigError(
+            f"data.dataset gives {wrong[0]} the weight {dataset[wrong[0]]}; it must be positive"
+        )
+    return [WeightedSource(look_at(str(name)), float(weight)) for name, weight in dataset.items()]
+
+
+def is_several(dataset: Any) -> bool:
+    """Whether names of data sets are given, each with its weight, and not arrays."""
+    return (
+        isinstance(dataset, Mapping)
+        and bool(dataset)
+        and all(isinstance(value, int | float) and not isinstance(value, bool) for value in dataset.values())
+    )
 
 
 def as_dataset(dataset: Any) -> Dataset:

@@ -20,7 +20,9 @@ from rl_lightning.datasets.formats.minari_reader import (
     read_metadata,
     read_minari,
 )
-from rl_lightning.datasets.formats.raw import CLIPPED, PARTS, Raw, check_arrays, check_finite
+from rl_lightning.datasets.formats.pictures import PICTURE, is_picture, picture_rows
+from rl_lightning.datasets.formats.raw import CLIPPED, LAYOUT, PARTS, Raw, check_arrays, check_finite
+from rl_lightning.datasets.formats.run_replay import read_run_replay, replay_digest, replay_header
 from rl_lightning.datasets.layouts import ogbench
 from rl_lightning.datasets.layouts.folder import files_of
 from rl_lightning.datasets.layouts.recognize import is_flat, read_any, read_file
@@ -79,7 +81,7 @@ def recording_of(raw: Raw, rows: EpisodeRows) -> torch.Tensor:
 def peekable(name: str) -> bool:
     """Whether shapes and metadata can be had without reading rows."""
     source = locate(name)
-    return source.kind != "minari" and is_flat(source.path)
+    return source.kind == "replay" or (source.kind != "minari" and is_flat(source.path))
 
 
 def read_header(name: str) -> tuple[EnvSpec, dict[str, Any]]:
@@ -88,9 +90,11 @@ def read_header(name: str) -> tuple[EnvSpec, dict[str, Any]]:
     if not peekable(name):
         raw = checked(source, read_source(source))
         return spec_of(raw), raw.metadata | {"rows": len(raw.arrays["rewards"])}
+    if source.kind == "replay":
+        return replay_header(source.path)
     shapes, metadata = peek_hdf5(source.path)
     metadata = described(source, metadata)
-    (rows, *obs), _ = shapes["observations"] if shapes["observations"][0] else ((0,), None)
+    (rows, *obs), kind = shapes["observations"] if shapes["observations"][0] else ((0,), None)
     if not rows:
         raise DataError(
             f"{source.path}: 'observations' has no rows; the file is empty. Record or fetch it again"
@@ -105,7 +109,10 @@ def read_header(name: str) -> tuple[EnvSpec, dict[str, Any]]:
         if dtype.kind == "f"
         else np.zeros(1 if width == 1 else (1, width), int)
     )
-    arrays = {"observations": np.zeros((1, *(obs or [1])), np.float32), "actions": stand_in}
+    seen = np.zeros((1, *(obs or [1])), np.float32 if kind is None or kind != np.uint8 else np.uint8)
+    if is_picture(seen):
+        seen, metadata[PICTURE] = picture_rows(seen)
+    arrays = {"observations": seen, "actions": stand_in}
     return spec_of(Raw(str(source.path), arrays, {}, metadata)), metadata | {"rows": rows}
 
 
@@ -115,6 +122,9 @@ def read_source(source: Source, convertible: bool = False) -> Raw:
         return read_minari(str(source.path))
     if source.kind == "ogbench":
         return ogbench.by_name(source.name, source.path)
+    if source.kind == "replay":
+        raw = read_run_replay(source.path)
+        return raw._replace(metadata=raw.metadata | {LAYOUT: raw.metadata["replay"]})
     return read_any(source.path) if convertible else read_file(source.path)
 
 
@@ -175,6 +185,8 @@ def reference_of(source: Source, metadata: dict[str, Any]) -> Reference | None:
 def sha256_of(source: Source) -> str:
     if source.kind == "minari":
         return minari_digest(str(source.path))
+    if source.kind == "replay":
+        return replay_digest(source.path)
     return folder_digest(source.path) if source.path.is_dir() else file_digest(source.path)
 
 

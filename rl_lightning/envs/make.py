@@ -14,6 +14,7 @@ import gymnasium
 from gymnasium.vector import AutoresetMode
 
 from rl_lightning.envs.adapter import EnvAdapter, chain
+from rl_lightning.envs.palette import Colors
 from rl_lightning.envs.quick_discrete import quicken
 from rl_lightning.envs.registry import build_base
 from rl_lightning.envs.vector import Envs, SerialEnvs
@@ -65,6 +66,12 @@ class EnvConfig:
     def base(self, kwargs: dict[str, Any], render_mode: str | None) -> gymnasium.Env[Any, Any]:
         """The env itself with its time limit, before anything of ours is wrapped around it."""
         return build_base(self.id, kwargs, self.max_episode_steps, render_mode)
+
+    @property
+    def palette(self) -> Colors | None:
+        """RGB of each index that a pixel of its observations may be; None where pixels are levels."""
+        known = [colors for transform in self.transforms if (colors := transform.palette()) is not None]
+        return known[-1] if known else None
 
     def check_workers(self) -> None:
         """Refuses what cannot be made in a worker process; an id always can."""

@@ -6,18 +6,22 @@ import numpy as np
 import torch
 
 from rl_lightning.datasets.dataset import Dataset
+from rl_lightning.datasets.formats.pictures import Frames, fit_frames, picture_shape, stack_frames
 from rl_lightning.errors import ConfigError
 from rl_lightning.replay.sequence import SequenceReplay
 from rl_lightning.types import EnvSpec, Steps
 
 
-def fill_with_episodes(buffer: SequenceReplay, rows: Dataset, spec: EnvSpec) -> None:
+def fill_with_episodes(
+    buffer: SequenceReplay, rows: Dataset, spec: EnvSpec, palette: Frames | None = None
+) -> None:
     """Writes every episode of a data set, each to the env with the fewest rows.
 
     Args:
         buffer: An empty one.
         rows: What was recorded.
         spec: Of the env that the buffer is for.
+        palette: RGB of each index that a pixel of the env may be; null: pixels are levels.
     """
     needed = rows.rows + rows.episodes  # a last observation after each
     longest = int(rows.lengths().max()) + 1
@@ -29,15 +33,13 @@ def fill_with_episodes(buffer: SequenceReplay, rows: Dataset, spec: EnvSpec) -> 
     ends = rows.lengths().cumsum(0).tolist()
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
         emptiest = min(range(buffer.num_envs), key=lambda env: buffer.total[env])
-        buffer.add_episode(emptiest, episode_steps(rows, slice(start, end), spec))
+        buffer.add_episode(emptiest, episode_steps(rows, slice(start, end), spec, palette))
 
 
-def episode_steps(rows: Dataset, part: slice, spec: EnvSpec) -> Steps:
+def episode_steps(rows: Dataset, part: slice, spec: EnvSpec, palette: Frames | None = None) -> Steps:
     """One episode as steps of one env; where a recording broke off it counts as truncated."""
-    obs, following = (
-        values.reshape(-1, *spec.obs_shape).to(getattr(torch, spec.obs_dtype)).numpy()
-        for values in (rows.obs[part], rows.next_obs[part])
-    )
+    seen = seen_by_env(rows, part, spec, palette)
+    obs, following = seen[:-1], seen[1:]
     terminated, truncated = rows.terminated[part].numpy(), rows.truncated[part].numpy().copy()
     truncated[-1] |= not terminated[-1]
     is_first = np.zeros(len(obs), bool)
@@ -54,3 +56,17 @@ def episode_steps(rows: Dataset, part: slice, spec: EnvSpec) -> Steps:
     return Steps(
         **{key: column[:, None] for key, column in played.items()}, last_obs=following[-1:], ends=ends
     )
+
+
+def seen_by_env(rows: Dataset, part: slice, spec: EnvSpec, palette: Frames | None = None) -> np.ndarray:
+    """Observations of an episode of T steps as the env gives them, the last one behind them.  -> [T + 1, *O]
+
+    Pictures of another shape are single frames, which are made to fit and stacked.
+    """
+    seen = torch.cat((rows.obs[part], rows.next_obs[part][-1:]))
+    picture = picture_shape(rows.about) if spec.is_pixels else None
+    if picture is None or picture == tuple(spec.obs_shape):
+        return seen.reshape(-1, *spec.obs_shape).to(getattr(torch, spec.obs_dtype)).numpy()
+    frame = (spec.obs_shape[0] // spec.num_stack, *spec.obs_shape[1:])
+    frames = fit_frames(seen.reshape(-1, *picture).numpy(), frame, palette)
+    return stack_frames(frames, spec.num_stack)

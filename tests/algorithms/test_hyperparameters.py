@@ -16,12 +16,13 @@ from contracts.harness import fit
 from torch import nn
 
 from rl_lightning.algorithms import DQN, PPO, SAC, RLModule
-from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, write_file
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, write_file
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules import OnlineData
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.factories import class_of
 from rl_lightning.functional.advantage_estimators import GAE
+from rl_lightning.io.checkpoint_files import read_file
 from rl_lightning.models.described import describe, fingerprint_of, missing_in, rebuild, trusted_class
 from rl_lightning.nn import MLP, Network, SmallCNN
 from rl_lightning.types import EnvSpec

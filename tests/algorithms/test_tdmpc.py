@@ -355,3 +355,25 @@ def test_data_of_a_pendulum_make_updates_as_asked(name):
     while run.data.clock.env_step < 148:
         run.turn()
     assert run.data.clock.update == (run.data.clock.env_step - 48) * 0.5
+
+
+@pytest.mark.parametrize("kind", [TDMPC, TDMPC2])
+def test_it_imagines_from_an_observation(kind):
+    model, obs = small() if kind is TDMPC2 else TDMPC(SPEC, hidden_dim=16), torch.randn(4, 3)
+    own = model.imagine_from(obs, 5)
+    assert own.action.shape[:2] == own.reward.shape == (4, 5) and own.continuation.min() == 1.0
+    again = model.imagine_from(obs, actions=own.action)
+    assert torch.equal(again.latent, own.latent) and torch.equal(again.reward, own.reward)
+    latent, reward = model.model.step(model.model.encode(obs), own.action[:, 0])
+    assert torch.equal(latent, own.latent[:, 0]) and torch.equal(reward, own.reward[:, 0])
+
+
+def test_windows_are_compared_in_latents():
+    model, rows = small(), batch()
+    told = model.model.imagined_windows(rows)
+    assert told.error.shape == told.imagined_reward.shape == (len(rows.obs), rows.obs.shape[1] - 1)
+    latent = model.model.encode(rows.obs)
+    step, _ = model.model.step(latent[:, 0], rows.action[:, 0])
+    spread = latent.flatten(0, 1).var(0, correction=0).sum()
+    wanted = (step - latent[:, 1]).square().sum(-1) / spread
+    assert torch.allclose(told.error[:, 0], wanted, atol=1e-5)

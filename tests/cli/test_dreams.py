@@ -84,3 +84,21 @@ def test_bad_configs_are_refused_before_anything_is_built(flags, said, tmp_path,
     monkeypatch.chdir(tmp_path)
     assert main(["fit", "--config", "dreamer_v3/frozenlake", "--name", "bad", *SMALL, *flags]) != 0
     assert said in capsys.readouterr().err
+
+
+def test_what_its_model_imagines_is_played(run, capsys):
+    assert main(["play", str(run), "--in", "model", "--horizon", "4"]) == 0
+    told = capsys.readouterr().out
+    assert "imagined from 64 real starts, 8 rows seen, then 4 steps" in told
+    assert (run / "videos" / "imagined.mp4").stat().st_size > 500
+    assert main(["play", str(run), "--horizon", "4"]) == 2
+    assert "--horizon belongs to --in model" in capsys.readouterr().err
+
+
+def test_imagination_begins_at_a_given_observation(run):
+    policy = rl_lightning.load(str(run))
+    first = np.eye(4, dtype=np.float32)[:2]
+    dream = policy.imagine(3, obs=first)
+    policy.act(first)
+    assert dream.obs.shape == (2, 3, 4)
+    assert (policy.imagine(3).reward == dream.reward).all()

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, read_meta
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore
+from rl_lightning.io.checkpoint_files import read_file, read_meta
 from rl_lightning.replay.segments import SegmentStore
 
 

@@ -8,7 +8,7 @@ from contracts.case import RunConfig
 from contracts.families.dreamer import LAKE, dreamer
 
 from rl_lightning.datamodules import SequenceData
-from rl_lightning.datasets.in_memory import as_dataset
+from rl_lightning.datasets.in_memory import as_dataset, look_at
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.replay import SequenceReplay
 from rl_lightning.replay.recorded_sequences import fill_with_episodes
@@ -105,16 +105,17 @@ def test_a_fraction_of_each_batch_is_drawn_from_the_recording(fraction):
     data, model = opened(dataset_fraction=fraction, pretrain=1)
     assert len(data.named("dataset")) > 300 and len(data.buffer) == 0
     model.training_step(data.next_block(), 0)
-    assert data.from_dataset == 8  # nothing was played yet
+    assert data.drawn == [("dataset", 8)]  # nothing was played yet
     while not data.buffer.ready:
         model.training_step(data.next_block(), 0)
     model.training_step(data.next_block(), 0)
     batch = data.next_batch()
-    assert data.from_dataset == round(8 * fraction) and batch.obs.shape[:2] == (8, 6)
-    own = data.named("dataset").gather(batch.index[: data.from_dataset])
-    assert torch.equal(own.obs, batch.obs[: data.from_dataset])
-    played = data.buffer.gather(batch.index[data.from_dataset :])
-    assert torch.equal(played.obs, batch.obs[data.from_dataset :])
+    recorded = round(8 * fraction)
+    assert sum(n for name, n in data.drawn if name == "dataset") == recorded and batch.obs.shape[:2] == (8, 6)
+    own = data.named("dataset").gather(batch.index[:recorded])
+    assert torch.equal(own.obs, batch.obs[:recorded])
+    played = data.buffer.gather(batch.index[recorded:])
+    assert torch.equal(played.obs, batch.obs[recorded:])
 
 
 def test_a_fraction_of_nothing_is_refused():
@@ -133,3 +134,46 @@ def test_data_without_rewards_are_refused():
     data.configure(RunConfig(env_steps=200), 0)
     with pytest.raises(DataError, match="no 'rewards', which Dreamer learns from"):
         data.connect(dreamer(3)(data.spec))
+
+
+def halves(tmp_path, number):
+    """A part of the walks as a file."""
+    whole = random_walks(LAKE)
+    ends = np.flatnonzero(whole["terminals"] | whole["timeouts"]) + 1
+    middle = int(ends[len(ends) // 3])
+    part = slice(None, middle) if number == 0 else slice(middle, None)
+    path = tmp_path / f"walks-{number}.npz"
+    np.savez(path, **{key: value[part] for key, value in whole.items()})
+    return str(path)
+
+
+@pytest.mark.parametrize("fraction", [None, 0.5])
+def test_of_several_data_sets_windows_are_drawn_by_weight(tmp_path, fraction):
+    names = {halves(tmp_path, 0): 3.0, halves(tmp_path, 1): 1.0}
+    data = SequenceData(
+        LAKE, num_envs=2, batch_size=400, sequence_length=6, dataset=names, dataset_fraction=fraction
+    )
+    model = dreamer(3)(data.spec)
+    data.configure(RunConfig(env_steps=200), 0)
+    data.connect(model)
+    data.open("fit")
+    assert data.ready() and len(data.named("dataset-1")) > len(data.named("dataset")) > 60
+    batch = data.next_batch()
+    counts = dict(data.drawn)
+    assert batch.obs.shape[:2] == (400, 6) and sum(counts.values()) == 400
+    assert counts["dataset"] == pytest.approx(300, abs=40) and "replay" not in counts
+    data.gather(data.random_act, 40)
+    counts = dict((data.next_batch(), data.drawn)[1])
+    recorded = counts["dataset"] + counts["dataset-1"]
+    rows = len(data.named("dataset")) + len(data.named("dataset-1"))
+    wanted = 200 if fraction else 400 * rows / (rows + len(data.buffer))
+    assert recorded == pytest.approx(wanted, abs=50)
+
+
+def test_a_replay_beside_a_data_set_asks_for_weights(tmp_path):
+    with pytest.raises(ConfigError, match="replay/RUN: 1"):
+        SequenceData(LAKE, dataset=halves(tmp_path, 0), replay_from="dreamer-1")
+    with pytest.raises(ConfigError, match="must be positive"):
+        SequenceData(LAKE, dataset={halves(tmp_path, 0): 0.0})
+    with pytest.raises(ConfigError, match="here it is one"):
+        look_at({halves(tmp_path, 0): 1.0, halves(tmp_path, 1): 1.0})

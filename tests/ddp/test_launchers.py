@@ -10,7 +10,8 @@ import pytest
 from resume.support import SAC, write
 
 from rl_lightning import distributed
-from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_meta
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore
+from rl_lightning.io.checkpoint_files import read_meta
 from rl_lightning.io.lock import FileLock
 
 TWO = ("--trainer.devices", "2", "--trainer.strategy", "ddp", "--trainer.accelerator", "cpu")

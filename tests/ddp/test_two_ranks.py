@@ -10,9 +10,10 @@ from contracts.harness import Bare, assert_same, bare, differing, state, weights
 from ddp.support import fit, pair
 
 from rl_lightning import distributed
-from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore
 from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
 from rl_lightning.errors import ConfigError, ResumeError
+from rl_lightning.io.checkpoint_files import read_file
 from rl_lightning.runs.engine.run_start import start_from
 
 CASES = {

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rl_lightning.checkpoints.checkpoint_store import read_file
 from rl_lightning.errors import ResumeError
+from rl_lightning.io.checkpoint_files import read_file
 from rl_lightning.io.trust import why_not_loaded
 
 

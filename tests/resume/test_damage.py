@@ -12,14 +12,9 @@ import torch
 from contracts.harness import assert_same, newest, state
 from resume.support import Rl, copy_run
 
-from rl_lightning.checkpoints.checkpoint_store import (
-    CheckpointStore,
-    check_plain,
-    checksum,
-    read_file,
-    write_file,
-)
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, check_plain, checksum, write_file
 from rl_lightning.errors import ResumeError
+from rl_lightning.io.checkpoint_files import read_file
 
 TO_THE_END = ("--env_steps", "96")
 

@@ -12,8 +12,9 @@ from contracts.cases import BY_NAME
 from contracts.harness import bare, newest
 from resume.support import SAC, Rl, write
 
-from rl_lightning.checkpoints.checkpoint_store import read_file, verify
+from rl_lightning.checkpoints.checkpoint_store import verify
 from rl_lightning.datamodules import OnlineData
+from rl_lightning.io.checkpoint_files import read_file
 
 
 def config_with(folder: Path, **data: object) -> str:

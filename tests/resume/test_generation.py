@@ -10,8 +10,8 @@ from contracts.harness import assert_same, newest, state
 from resume.support import COMMON, Rl, fork, wait, write
 
 from rl_lightning import stop_request
-from rl_lightning.checkpoints.checkpoint_store import read_meta
 from rl_lightning.evolution import dream_rollout
+from rl_lightning.io.checkpoint_files import read_meta
 
 CONFIG = {
     "model": {

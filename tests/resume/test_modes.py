@@ -12,7 +12,8 @@ import yaml
 from contracts.harness import assert_same, newest, state
 from resume.support import PPO, SAC, Rl, copy_run, write
 
-from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, read_meta
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore
+from rl_lightning.io.checkpoint_files import read_file, read_meta
 
 TO_THE_END = ("--env_steps", "96")
 

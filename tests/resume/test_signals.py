@@ -15,7 +15,7 @@ from resume.support import Rl, fork, wait
 
 from rl_lightning import stop_request
 from rl_lightning.algorithms import SAC as Module
-from rl_lightning.checkpoints.checkpoint_store import read_meta
+from rl_lightning.io.checkpoint_files import read_meta
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ The versions differ in what they are made of, and that is their YAML: configs/dr
 from __future__ import annotations
 
 import copy
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from rl_lightning.functional.advantage_estimators import AdvantageEstimator
 from rl_lightning.functional.imagined_returns import ArrivalReturns, ImaginedReturns, Targets, imagined
 from rl_lightning.functional.returns import arrival_lambda_return
 from rl_lightning.functional.value import polyak_update
+from rl_lightning.models.imagined_windows import ImaginedWindows
 from rl_lightning.models.rssm.heads import ScalarHead, ScalarHeadFactory, TwoHotHead
 from rl_lightning.models.rssm.latent_actors import (
     ActorHead,
@@ -28,6 +29,7 @@ from rl_lightning.models.rssm.latent_actors import (
     clip_straight_through,
     env_actions,
 )
+from rl_lightning.models.rssm.open_loop import imagine_played
 from rl_lightning.models.rssm.return_norm import PercentileNorm, ReturnNormFactory
 from rl_lightning.models.rssm.rssm import LatentState, Observed
 from rl_lightning.models.rssm.world_model import ImaginedTrajectory, LatentWorld, LatentWorldFactory, Window
@@ -158,6 +160,9 @@ class Dreamer(PolicyModule):
     def imagine(self, carry: Carry, horizon: int = 15, actions: Tensor | None = None) -> ImaginedTrajectory:
         """What the agent expects from the state that `act` gave it, following its policy or the given actions."""
         return self.world_model.imagine(carry, lambda s: self.actor.choose(s.feature, None), horizon, actions)
+
+    def imagine_windows(self, data: Any, horizon: int) -> ImaginedWindows | None:
+        return imagine_played(self, self.world_model, data, horizon)
 
     def update(self, batch: Sequences) -> Metrics:
         """World model and controller together. All losses are computed before anything moves."""

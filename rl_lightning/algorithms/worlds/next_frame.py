@@ -28,6 +28,7 @@ from rl_lightning.functional.frame_losses import (
 from rl_lightning.functional.reward_classes import CLASSES, CrossEntropy, RewardLoss, reward_label
 from rl_lightning.models.frames import frame_metrics as checks
 from rl_lightning.models.frames.frame_world import FrameWorld, FrameWorldFactory, NextFramePredictor
+from rl_lightning.models.imagined_windows import ImaginedWindows
 from rl_lightning.nn.frames.next_frame_net import Features
 from rl_lightning.optim.optimizers import Adafactor, OptimizerFactory
 from rl_lightning.optim.schedules import Constant, Schedule
@@ -247,6 +248,13 @@ class NextFrame(ModelModule):
             length //= 2
         window = self._here(data.val_windows(1, length, self.context_steps))
         return window.frame[0].cpu(), checks.open_loop_rollout(self.world, window, length)[0].cpu()
+
+    def imagine_windows(self, data: Any, horizon: int) -> ImaginedWindows | None:
+        """Held-out windows, shorter where no held-out episode has as many steps."""
+        while horizon > 1 and data.val_windows(1, horizon, self.context_steps, strict=False) is None:
+            horizon //= 2
+        windows = data.val_windows(max(1, self.eval_rows // 4), horizon, self.context_steps)
+        return checks.imagined_windows(self.world, self._here(windows))
 
     def _here(self, window: FrameWindow) -> FrameWindow:
         return FrameWindow(*(field.to(self.device) for field in window))

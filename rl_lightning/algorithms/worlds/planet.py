@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,9 @@ from torch.optim import Optimizer
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.factories import make
+from rl_lightning.models.imagined_windows import ImaginedWindows
 from rl_lightning.models.rssm.latent_actors import env_actions
+from rl_lightning.models.rssm.open_loop import imagine_played
 from rl_lightning.models.rssm.rssm import LatentState
 from rl_lightning.models.rssm.world_model import ImaginedTrajectory, LatentWorld, LatentWorldFactory
 from rl_lightning.optim.optimizers import Adam, OptimizerFactory
@@ -91,6 +94,9 @@ class PlaNet(PolicyModule):
             ahead = self.world_model.continuation(feature).cumprod(0)
             reward = reward * torch.cat((torch.ones_like(ahead[:1]), ahead[:-1]))
         return reward.sum(0).unflatten(0, (envs, count))
+
+    def imagine_windows(self, data: Any, horizon: int) -> ImaginedWindows | None:
+        return imagine_played(self, self.world_model, data, horizon)
 
     def update(self, batch: Sequences) -> Metrics:
         window = self.world_model.window(batch)

@@ -15,6 +15,7 @@ from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import Metrics
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.value import polyak_update
+from rl_lightning.models.imagined_windows import ImaginedLatents, ImaginedWindows
 from rl_lightning.models.latent_mpc.latent_encoder import random_shift
 from rl_lightning.models.latent_mpc.latent_world import (
     SimNormModel,
@@ -164,6 +165,18 @@ class TDMPC2(PolicyModule):
     def evaluation_draw(self, seed: int) -> torch.Generator:
         """Plans are searched for with fresh numbers at every step, as the original evaluates them."""
         return search_noise(seed)
+
+    def imagine_from(self, obs: Tensor, horizon: int = 15, actions: Tensor | None = None) -> ImaginedLatents:
+        """What is expected from observations, doing what is given, or what the policy does without its noise."""
+
+        def choose(latent: Tensor, t: int) -> Tensor:
+            return torch.tanh(self.model.gaussian(latent)[0]) if actions is None else actions[:, t]
+
+        return self.model.imagine(obs, choose, horizon if actions is None else actions.shape[1])
+
+    def imagine_windows(self, data: Any, horizon: int) -> ImaginedWindows | None:
+        rows = data.play_windows(self, horizon + 1)
+        return None if rows is None else self.model.imagined_windows(rows)
 
     def update(self, batch: Sequences) -> Metrics:
         """Rows t = 0 ... H of a window: action[t] leads from obs[t] to obs[t + 1], reward[t + 1] is what it paid."""

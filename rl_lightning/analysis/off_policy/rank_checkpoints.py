@@ -15,7 +15,6 @@ from torch import Tensor
 from rl_lightning.algorithms.offline.fqe import FQE
 from rl_lightning.analysis.stats_table import Table, aligned
 from rl_lightning.artifacts import load_exported
-from rl_lightning.checkpoints.checkpoint_store import read_meta
 from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.datasets import Dataset, load_dataset
 from rl_lightning.envs.make import EnvConfig, make_envs
@@ -30,6 +29,7 @@ from rl_lightning.functional.off_policy.importance import (
     weighted_importance_sampling,
 )
 from rl_lightning.functional.score_statistics import mean
+from rl_lightning.io.checkpoint_files import read_meta
 from rl_lightning.io.text import number
 from rl_lightning.models.likelihood import log_likelihood
 from rl_lightning.rollout.evaluate import StepCap, evaluate

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rl_lightning.cli.agent.named_agent import IN_MODEL, TAKES, in_model, named_agent, named_run
-from rl_lightning.cli.flags import parse
+from rl_lightning.cli.flags import ParsedArgs, parse
 from rl_lightning.cli.outputs import VIDEOS, note, output_file
+from rl_lightning.errors import ConfigError
 from rl_lightning.runs.store.hub import introduction
+from rl_lightning.runs.store.run_folder import Run
 
+OWN_MODEL = "model"  # in place of the name of another run's
+HORIZON = 15
 PLAY_EPISODES = 10
 PLAY_SEED = 1000
 
@@ -23,9 +27,13 @@ def play(words: list[str]) -> int:
       rl play ppo-cartpole-1 --episodes 10
       rl play ppo-cartpole-1 --render human
       rl play hub:me/sac-hopper
+      rl play dreamer-cartpole-1 --in model
 
       --checkpoint best|last|PATH   (default best)
       --episodes N                  (default 10)
+      --in model                    what the run's own world model imagines from real starts, beside what came:
+                                    an error for each step, and a film
+      --horizon N                   steps to imagine (default 15)
       --in DYNAMICS                 in a learned model, as rl test --in; its signals are drawn
       --density ARTIFACT            --termination NAME  for --in
       --seed N                      first seed of the episodes (default 1000)
@@ -33,8 +41,13 @@ def play(words: list[str]) -> int:
       --output FILE.mp4             (default <run>/videos/play.mp4; of a shared agent ./play.mp4)
       --no_video                    statistics only
     """
-    parsed = parse(words, (*TAKES, *IN_MODEL, "seed"), ("no_video",), config=True, command="play")
+    takes = (*TAKES, *IN_MODEL, "seed", "horizon")
+    parsed = parse(words, takes, ("no_video",), config=True, command="play")
     run, render = named_run(parsed, "play"), parsed.get("render")
+    if parsed.get("in") == OWN_MODEL:
+        return imagine(parsed, run)
+    if parsed.get("horizon") is not None:
+        raise ConfigError(f"--horizon belongs to --in {OWN_MODEL}")
     if render:
         from rl_lightning.runs.engine.fit import check_display
 
@@ -60,4 +73,23 @@ def play(words: list[str]) -> int:
         print(model_text(agent.cli.datamodule, played))
     if not render and not parsed.has("no_video"):
         print(film_episode(agent, seed, path))
+    return 0
+
+
+def imagine(parsed: ParsedArgs, run: Run) -> int:
+    """What the run's own world model makes of real starts, beside what came."""
+    unused = next(
+        (name for name in ("density", "termination", "render") if parsed.get(name) is not None), None
+    )
+    if unused is not None:
+        raise ConfigError(f"--{unused} does not go with --in {OWN_MODEL}")
+    path = output_file(parsed.get("output"), run.folder / "videos" / "imagined.mp4", VIDEOS)
+    horizon = parsed.integer("horizon", HORIZON)
+    from rl_lightning.analysis.evaluation.imagined_film import imagine_windows, imagined_film, imagined_table
+
+    agent = named_agent(parsed, "best", None)
+    windows = imagine_windows(agent, horizon)
+    print(f"{agent.title}\n{imagined_table(windows)}")
+    if not parsed.has("no_video"):
+        print(imagined_film(windows, path))
     return 0

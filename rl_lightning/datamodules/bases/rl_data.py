@@ -15,6 +15,7 @@ from rl_lightning.envs.model_env.model_envs import ModelEnvs
 from rl_lightning.envs.termination import Termination
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.artifact_place import Artifact
+from rl_lightning.models.imagined_windows import ImaginedWindows
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.evaluate import extra_means
 from rl_lightning.rollout.learner import Learner
@@ -164,6 +165,10 @@ class RLData(BlockData):
 
     def eval_envs(self, episodes: int) -> Any:
         """A vector of envs for evaluation, kept between calls; None where there is no env."""
+        return None
+
+    def imagine_windows(self, horizon: int) -> ImaginedWindows | None:
+        """Real windows of so many steps beside what the world that the data come from makes of their starts."""
         return None
 
     def evaluate_in(

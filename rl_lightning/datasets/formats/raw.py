@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rl_lightning.datasets.formats.pictures import PICTURE, is_picture, picture_rows
 from rl_lightning.errors import DataError
 
 Array = np.ndarray
 NEEDED = ("observations", "actions")
 VALUED = ("rewards", "terminals")  # what values are learned from, and demonstrations do without
 OPTIONAL = (*VALUED, "next_observations", "timeouts")
+OBSERVED = ("observations", "next_observations")
 # in metadata
 MISSING = "read/missing"  # those of VALUED that the file does not have
 LAYOUT = "read/layout"  # how the file was read
@@ -129,9 +131,11 @@ def check_arrays(raw: Raw) -> Raw:
         arrays[key] = _plain(where, key, np.asarray(array))
     _check_lengths(where, arrays)
     raw, arrays = _with_stand_ins(raw, arrays)
-    for key in ("observations", "next_observations"):
+    raw, arrays = _with_flat_pictures(raw, arrays)
+    as_bytes = PARTS in raw.metadata or PICTURE in raw.metadata
+    for key in OBSERVED:
         if key in arrays:
-            arrays[key] = _observations(where, key, arrays[key], PARTS in raw.metadata)
+            arrays[key] = _observations(where, key, arrays[key], as_bytes)
     _same_shape(where, arrays)
     for key in ("rewards", "terminals", "timeouts"):
         if key in arrays:
@@ -159,6 +163,15 @@ def _with_stand_ins(raw: Raw, arrays: dict[str, Array]) -> tuple[Raw, dict[str, 
     stand_ins = {"rewards": np.zeros(rows, np.float32), "terminals": np.zeros(rows, bool)}
     metadata = raw.metadata | {MISSING: missing}
     return raw._replace(metadata=metadata), arrays | {key: stand_ins[key] for key in missing}
+
+
+def _with_flat_pictures(raw: Raw, arrays: dict[str, Array]) -> tuple[Raw, dict[str, Array]]:
+    """Pictures as rows of bytes; the metadata keep their shape."""
+    flat = {key: picture_rows(arrays[key]) for key in OBSERVED if key in arrays and is_picture(arrays[key])}
+    if "observations" not in flat:
+        return raw, arrays
+    metadata = raw.metadata | {PICTURE: flat["observations"][1]}
+    return raw._replace(metadata=metadata), arrays | {key: rows for key, (rows, _) in flat.items()}
 
 
 def as_in_file(raw: Raw) -> Raw:

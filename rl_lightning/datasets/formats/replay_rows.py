@@ -1,4 +1,4 @@
-"""A run's replay buffer as a data set: the packed rows of its segments, sorted by env."""
+"""A run's replay buffer as a data set: rows of its segments, packed or in windows, sorted by env."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from rl_lightning.replay.ring import Columns
 from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.types import EnvSpec
 
+ARRIVALS = ("obs", "action", "reward", "terminated", "truncated", "is_first")  # of a replay of windows
+
 
 def replay_rows(saved: dict[str, Any], store: SegmentStore, spec: EnvSpec, num_envs: int, where: str) -> Raw:
     """Rows of one rank's buffer, oldest first, each env's stream by itself.
@@ -25,6 +27,8 @@ def replay_rows(saved: dict[str, Any], store: SegmentStore, spec: EnvSpec, num_e
         num_envs: Row r of the buffer is a step of env r % num_envs.
         where: For messages.
     """
+    if "pending_reward" in saved:
+        return sequence_rows(saved, store, where)
     if spec.is_pixels:
         raise DataError(f"{where}: its replay holds frames; only flat observations are made into data sets")
     saved = saved.get("store", saved)  # prioritized replay keeps its rows one level below
@@ -51,6 +55,44 @@ def replay_rows(saved: dict[str, Any], store: SegmentStore, spec: EnvSpec, num_e
     cut |= np.append(number[1:] != number[:-1] + num_envs, True)
     arrays["timeouts"] = arrays["timeouts"] | (cut & ~arrays["terminals"])
     return Raw(where, arrays)
+
+
+def sequence_rows(saved: dict[str, Any], store: SegmentStore, where: str) -> Raw:
+    """Rows of a replay of windows, which keeps what was received with the observation that it led to.
+
+    Args:
+        saved: What the buffer's save() returned.
+        store: Holds the segments that it names.
+        where: For messages.
+    """
+    envs: list[dict[str, np.ndarray]] = []
+    for env in range(len(saved["total"])):
+        rings = [(int(record["start"][env]), store.read(record)) for record in saved["segments"]]
+        if sum(len(rows[f"{env}/reward"]) for _, rows in rings) < 2:
+            continue
+        columns = {name: torch.cat([rows[f"{env}/{name}"] for _, rows in rings]).numpy() for name in ARRIVALS}
+        cuts = [row - rings[0][0] for n, row in saved["cuts"] if n == env]
+        columns["truncated"][[row for row in cuts if row >= 0]] = True
+        envs.append(_steps_of(columns))
+    if not any(len(arrays["rewards"]) for arrays in envs):
+        raise DataError(f"{where}: its replay holds no whole step yet")
+    return Raw(where, {key: np.concatenate([arrays[key] for arrays in envs]) for key in envs[0]})
+
+
+def _steps_of(rows: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Steps between arrivals of one env; the last of each stretch that goes on elsewhere is a cut."""
+    ended = rows["terminated"] | rows["truncated"]
+    here = np.flatnonzero(~ended[:-1] & ~rows["is_first"][1:])
+    last = np.append(np.diff(here) > 1, True)[: len(here)]
+    terminals = rows["terminated"][here + 1]
+    return {
+        "observations": rows["obs"][here],
+        "actions": rows["action"][here],
+        "rewards": rows["reward"][here + 1],
+        "next_observations": rows["obs"][here + 1],
+        "terminals": terminals,
+        "timeouts": rows["truncated"][here + 1] | (last & ~terminals),
+    }
 
 
 def _unpack(rows: torch.Tensor, columns: Columns, spec: EnvSpec) -> dict[str, np.ndarray]:

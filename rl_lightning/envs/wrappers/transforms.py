@@ -6,6 +6,7 @@ from typing import Any
 
 import gymnasium
 
+from rl_lightning.envs.palette import Colors, palette
 from rl_lightning.envs.spaces import obs_parts
 from rl_lightning.envs.wrappers import env_wrappers
 from rl_lightning.envs.wrappers.stacked_pictures import StackedPictures
@@ -24,6 +25,10 @@ class Transform:
     def env_kwargs(self, env_id: str) -> dict[str, Any]:
         """Arguments that the base env of this id must be made with, unless the config says otherwise."""
         return {}
+
+    def palette(self) -> Colors | None:
+        """RGB of each index that a pixel is behind this; None where it does not make indices of pixels."""
+        return None
 
 
 class Grayscale(Transform):
@@ -140,6 +145,9 @@ class GrayLevelIndex(Transform):
 
     def apply(self, env: Env, training: bool = True) -> Env:
         return env_wrappers.IndexedFrames(env_wrappers.as_frames(env), self.gray_levels)
+
+    def palette(self) -> Colors:
+        return palette(self.gray_levels)
 
 
 class TimeAware(Transform):
@@ -307,3 +315,6 @@ class AtariFrames(Transform):
             env = env_wrappers.SlicedFrames(env_wrappers.as_frames(env), self.rows, self.columns)
         env = env_wrappers.SignReward(env) if self.clip_rewards else env
         return env_wrappers.FrameStackWrapper(env, self.num_stack)
+
+    def palette(self) -> Colors | None:
+        return palette() if self.obs_type == "palette" else None

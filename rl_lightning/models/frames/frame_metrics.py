@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rl_lightning.functional.frame_losses import changed_accuracy
 from rl_lightning.models.frames.frame_world import FrameWorld
+from rl_lightning.models.imagined_windows import ImaginedWindows
 from rl_lightning.nn.frames.reward_net import RewardNet
 from rl_lightning.types import FrameWindow
 
@@ -32,6 +33,41 @@ def open_loop_rollout(world: FrameWorld, window: FrameWindow, length: int) -> Te
         frames.append(frame)
         stack, state = world.push(stack, frame), world.next_state(state, features)
     return torch.stack(frames, 1)
+
+
+@torch.no_grad()
+def imagined_windows(
+    world: FrameWorld, window: FrameWindow, head: RewardNet | None = None
+) -> ImaginedWindows:
+    """Windows as they came, and as the world goes on by itself; a step's error is the fraction of wrong pixels.
+
+    Args:
+        world: What comes next.
+        window: Frames, what was seen before them, and the actions.
+        head: What a step pays; null: the world's own head, if it has one.
+    """
+    head = head or world.reward
+    state = world.warm_up_state(window.past_stack, window.past_action, window.past_valid)
+    stack, frames, rewards = window.stack, [], []
+    for t in range(window.action.shape[1]):
+        features = world.features(stack, window.action[:, t], state)
+        frames.append(world.mode(features))
+        stack, state = world.push(stack, frames[-1]), world.next_state(state, features)
+        if head is not None:
+            rewards.append(head(features.mid, features.fin).argmax(-1) - 1)
+    imagined, first = torch.stack(frames, 1), window.stack[:, None, -window.frame.shape[2] :]
+    return ImaginedWindows(
+        "wrong pixels of all",
+        world.num_stack,
+        (imagined != window.frame).float().mean((2, 3, 4)),
+        (first != window.frame).float().mean((2, 3, 4)),
+        window.reward,
+        torch.stack(rewards, 1).float() if rewards else None,
+        torch.ones_like(window.reward, dtype=torch.bool),
+        window.frame,
+        imagined,
+        colors=world.colors,
+    )
 
 
 @torch.no_grad()

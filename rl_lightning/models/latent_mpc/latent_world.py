@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,12 @@ from torch import Tensor, nn
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.action_distributions import standard_noise
 from rl_lightning.functional.latent import symexp, symlog, two_hot_bins, two_hot_loss, two_hot_mean
+from rl_lightning.models.imagined_windows import (
+    ImaginedLatents,
+    ImaginedWindows,
+    squared_error,
+    variance_of,
+)
 from rl_lightning.models.latent_mpc.latent_encoder import make_latent_encoder
 from rl_lightning.nn.normed_mlp import NormedEnsemble, NormedMLP, check_groups
 from rl_lightning.nn.torso import Network, Shape, layout_or_shape
@@ -73,6 +80,39 @@ class LatentModel(nn.Module):
     def termination_prob(self, latent: Tensor) -> Tensor | None:
         """Whether the episode is over there [B]; None where episodes do not end."""
         return None
+
+    @torch.no_grad()
+    def imagine(self, obs: Tensor, choose: Callable[[Tensor, int], Tensor], horizon: int) -> ImaginedLatents:
+        """`horizon` steps from observations [N, O]; `choose` takes latents [N, Z] and the step, and gives actions."""
+        latent, latents, actions, rewards, live = self.encode(obs), [], [], [], []
+        for t in range(horizon):
+            actions.append(choose(latent, t))
+            latent, reward = self.step(latent, actions[-1])
+            over = self.termination_prob(latent)
+            latents.append(latent)
+            rewards.append(reward)
+            live.append(torch.ones_like(reward) if over is None else 1.0 - over)
+        latent, action, reward, goes_on = (torch.stack(part, 1) for part in (latents, actions, rewards, live))
+        return ImaginedLatents(latent, action, reward, goes_on.cumprod(1))
+
+    @torch.no_grad()
+    def imagined_windows(self, rows: Sequences) -> ImaginedWindows:
+        """The latents that the first rows lead to, beside those of the observations that came: nothing is decoded."""
+        seen = self.encode(rows.obs)
+        own = self.imagine(rows.obs[:, 0], lambda _, t: rows.action[:, t], rows.obs.shape[1] - 1)
+        true, spread = seen[:, 1:], variance_of(seen)
+        return ImaginedWindows(
+            "the latents' variance",
+            1,
+            squared_error(own.latent, true, spread),
+            squared_error(seen[:, :1].expand_as(true), true, spread),
+            rows.reward[:, 1:],
+            own.reward,
+            rows.is_first[:, 1:].long().cumsum(1) == 0,
+            rows.reward[:, 1:, None],
+            own.reward[..., None],
+            ("reward",),
+        )
 
     def returns(self, latent: Tensor, actions: Tensor, gamma: float, generator: torch.Generator) -> Tensor:
         """Discounted rewards of sequences, and what follows them.  [N, Z], [N, K, H, A] -> [N, K]"""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from rl_lightning.models.imagined_windows import ImaginedWindows, squared_error, variance_of
 from rl_lightning.models.rssm.rssm import LatentState
 from rl_lightning.models.rssm.world_model import LatentWorld
 from rl_lightning.types import Sequences
 
 STEPS = (1, 3, 5, 8, 15)  # at which errors are told
+SEEN = 8  # rows that the state is inferred from before anything is imagined
 BINS = 4  # of predicted rewards, for the calibration
 
 
@@ -51,6 +53,41 @@ def open_loop_rollout_latent(world: LatentWorld, batch: Sequences, context: int)
         world.reward_head.value(feature).transpose(0, 1),
         same_episode.transpose(0, 1),
         kl,
+    )
+
+
+def imagine_played(agent: Any, world: LatentWorld, data: Any, horizon: int) -> ImaginedWindows | None:
+    """Windows that the agent plays now, imagined from their first rows on; None where no episode is that long."""
+    rows = data.play_windows(agent, SEEN + horizon)
+    if rows is None:
+        return None
+    device = next(world.parameters()).device
+    here = rows._replace(**{key: getattr(rows, key).to(device) for key in rows._fields[:6]})
+    return imagined_windows(open_loop_rollout_latent(world, here, SEEN))
+
+
+def imagined_windows(rollout: OpenLoopRollout) -> ImaginedWindows:
+    """The same for whoever wants to see it: pictures, or the numbers of an observation and the reward."""
+    true, context = rollout.true[:, rollout.context :], rollout.context
+    spread = variance_of(rollout.true)
+    held = rollout.true[:, context - 1 : context].expand_as(true)
+    shown, dreamed = true, rollout.dreamed
+    names: tuple[str, ...] = ()
+    if true.dim() != 5:
+        names = (*(f"obs {n}" for n in range(true.flatten(2).shape[-1])), "reward")
+        shown = torch.cat((true.flatten(2), rollout.reward.unsqueeze(-1)), -1)
+        dreamed = torch.cat((rollout.dreamed.flatten(2), rollout.dreamed_reward.unsqueeze(-1)), -1)
+    return ImaginedWindows(
+        "the observations' variance",
+        context,
+        squared_error(rollout.dreamed, true, spread),
+        squared_error(held, true, spread),
+        rollout.reward,
+        rollout.dreamed_reward,
+        rollout.same_episode,
+        shown,
+        dreamed,
+        names,
     )
 
 

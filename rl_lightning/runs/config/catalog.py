@@ -17,7 +17,7 @@ FOLDERS = (
     "algorithms", "datamodules", "functional", "nn", "optim", "models", "replay", "envs", "datasets", "clock",
     "rollout", "planning", "evolution", "behaviors", "trainer", "callbacks", "checkpoints", "loggers",
 )  # fmt: skip
-_IN_CONFIGS = {"EnvLike": "EnvConfig", "DatasetLike": "str"}
+_IN_CONFIGS = {"EnvLike": "EnvConfig", "DatasetLike": "dict[str, float] | str"}
 # What a config names where a factory is asked for, by the name of the factory's type.
 _MADE_BY = {
     "Network": "Torso",

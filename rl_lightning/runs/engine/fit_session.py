@@ -23,11 +23,11 @@ from rl_lightning.callbacks import (
 )
 from rl_lightning.callbacks.debug import DebugMonitor
 from rl_lightning.callbacks.optimizer_warm_start import LearningRateReset, OptimizerWarmStart
-from rl_lightning.checkpoints.checkpoint_store import read_meta
 from rl_lightning.checkpoints.run_checkpoint import check_checkpoint
 from rl_lightning.datasets.data_files import READABLE
 from rl_lightning.envs.model_env.learned_env import artifact_name
 from rl_lightning.errors import DivergedError, EnvError, ResumeError, RLError
+from rl_lightning.io.checkpoint_files import read_meta
 from rl_lightning.io.text import clock_time, counted, short
 from rl_lightning.loggers.make_loggers import Titles, close_loggers, log_hyperparams_to_all, log_scores
 from rl_lightning.redaction import redact

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, read_file, verify
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, verify
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.artifact_place import locate_artifact, logs_root
+from rl_lightning.io.checkpoint_files import read_file
 from rl_lightning.runs.store.run_folder import Run, resolve
 
 MODES = ("exact", "warm_start", "warm_start_optimizer")

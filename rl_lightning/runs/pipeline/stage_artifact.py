@@ -12,9 +12,10 @@ import yaml
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, checksum, read_file
+from rl_lightning.checkpoints.checkpoint_store import CheckpointStore, checksum
 from rl_lightning.errors import ResumeError
 from rl_lightning.io.atomic import sync_folder, write_json
+from rl_lightning.io.checkpoint_files import read_file
 from rl_lightning.redaction import redact
 from rl_lightning.replay.frames.frame_artifacts import write_frames
 from rl_lightning.runs.store.run_folder import Run, digest

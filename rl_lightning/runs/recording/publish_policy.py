@@ -43,7 +43,7 @@ def publish_policy(
         episodes: Played to measure its mean return.
         imports: Packages of the user's that the run was made with.
     """
-    from rl_lightning.checkpoints.checkpoint_store import read_meta
+    from rl_lightning.io.checkpoint_files import read_meta
 
     run = resolve(name)
     agent = load_agent(last_stage(run), Request(checkpoint=which, imports=list(imports)))

@@ -21,8 +21,8 @@ from rl_lightning.behaviors.record_transitions import (
 from rl_lightning.behaviors.scripted import scripted_actor, scripted_carry
 from rl_lightning.datasets.data_files import locate
 from rl_lightning.datasets.formats.hdf5 import write_hdf5
-from rl_lightning.datasets.formats.raw import PARTS, Raw
-from rl_lightning.datasets.formats.replay_rows import replay_rows
+from rl_lightning.datasets.formats.raw import Raw
+from rl_lightning.datasets.formats.run_replay import joined, read_run_replay, replay_spec, spec_metadata
 from rl_lightning.datasets.load import file_digest
 from rl_lightning.datasets.local_recipes import (
     LOCAL_ENVS,
@@ -44,8 +44,8 @@ from rl_lightning.datasets.published_policies import (
 from rl_lightning.datasets.summary import episode_table
 from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError, DataError
+from rl_lightning.io.checkpoint_files import read_meta
 from rl_lightning.io.text import file_size
-from rl_lightning.replay.segments import SegmentStore
 from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.runs.agents.agent import load_agent
 from rl_lightning.runs.recording.bar import Bar
@@ -150,7 +150,7 @@ def from_policies(asked: DatasetRequest, recipe: LocalRecipe) -> Raw:
         )
         parts.append(Raw("", arrays, infos))
         done += share
-    raw = parts[0] if len(parts) == 1 else _joined(parts)
+    raw = parts[0] if len(parts) == 1 else joined(parts)
     source = UNNAMED.get(recipe.env)
     metadata = {
         **({"env_id": spec.env_id} if source is None else {"source": source}),
@@ -159,7 +159,7 @@ def from_policies(asked: DatasetRequest, recipe: LocalRecipe) -> Raw:
         "seed": seed,
         "num_envs": envs,
         "actions": "greedy" if asked.greedy else "sampled",
-        **_spec_metadata(spec),
+        **spec_metadata(spec),
         **_reference(env_key(spec.env_id)),
     }
     if recipe.level == "medium-replay":
@@ -203,17 +203,6 @@ def _record(
         return (*record_transitions(collector, act, rows, explore, progress), num)
     finally:
         envs.close()
-
-
-def _joined(parts: list[Raw]) -> Raw:
-    for part in parts[:-1]:  # what follows is another episode
-        part.arrays["timeouts"][-1] |= not part.arrays["terminals"][-1]
-
-    def join(group: str) -> dict[str, np.ndarray]:
-        first = getattr(parts[0], group)
-        return {key: np.concatenate([getattr(part, group)[key] for part in parts]) for key in first}
-
-    return Raw("", join("arrays"), join("infos"))
 
 
 def cast_players(asked: DatasetRequest, recipe: LocalRecipe) -> tuple[EnvConfig, list[RecordingPolicy]]:
@@ -303,34 +292,21 @@ def check_name(name: str, run: str, env_id: str) -> None:
 
 def from_replay(asked: DatasetRequest, run: Run) -> Raw:
     """What a run's replay held when a checkpoint was saved."""
-    from rl_lightning.checkpoints.checkpoint_store import read_file, read_meta  # pulls in Lightning
-
     which = asked.checkpoint or "last"
     folder = run.checkpoint(which).parent
     if not (folder / "meta.json").is_file():
         raise DataError(
             f"run '{run.name}': checkpoint '{which}' has weights only; its replay is in last or step-N"
         )
-    meta = read_meta(folder)
-    spec = EnvSpec._make(tuple(value) if isinstance(value, list) else value for value in meta["spec"])
+    meta, spec = read_meta(folder), replay_spec(folder)
     check_name(asked.name, run.name, spec.env_id)
-    parts = []
-    for rank in range(meta["ranks"]):
-        state = read_file(folder / f"rank-{rank}.pt")["data"]
-        saved = (state.get("buffers") or {}).get("replay")
-        if saved is None:
-            raise DataError(f"run '{run.name}' keeps no replay ({meta.get('algorithm')}); SAC and DQN do")
-        store = SegmentStore(folder.parent / "replay" / f"rank-{rank}")
-        parts.append(replay_rows(saved, store, spec, len(state["collector"]["obs"]), str(folder)))
-    raw = parts[0] if len(parts) == 1 else _joined(parts)
+    raw = read_run_replay(folder)
     rows = asked.rows or len(raw.arrays["rewards"])
     raw = raw._replace(arrays={key: array[:rows] for key, array in raw.arrays.items()})
     metadata = {
-        "env_id": spec.env_id,
+        **raw.metadata,
         "level": "medium-replay",
-        "replay": f"the replay buffer of run {run.name} at {meta['env_step']} env steps",
         "policies": [{"run": run.name, "algorithm": meta.get("algorithm"), "checkpoint": folder.name}],
-        **_spec_metadata(spec),
         **_reference(env_key(spec.env_id)),
     }
     return raw._replace(metadata=metadata)
@@ -338,15 +314,6 @@ def from_replay(asked: DatasetRequest, run: Run) -> Raw:
 
 def env_key(env_id: str) -> str:
     return next((key for key, value in LOCAL_ENVS.items() if value == env_id), env_id)
-
-
-def _spec_metadata(spec: EnvSpec) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"max_episode_steps": spec.max_episode_steps}
-    if spec.is_bytes:
-        metadata[PARTS] = [[name, kind, list(shape)] for name, kind, shape in spec.obs_parts]
-    if spec.action_kind == "continuous":
-        return metadata | {"action_low": list(spec.action_low), "action_high": list(spec.action_high)}
-    return metadata | {"action_sizes": list(spec.action_sizes)}
 
 
 def _reference(env: str) -> dict[str, Any]:

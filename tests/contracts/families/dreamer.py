@@ -182,7 +182,8 @@ CASES = [
     Case(
         "dreamer-v3-recorded",
         partial(
-            windows, env=LAKE, pretrain=4, train_ratio=8.0, dataset=walks_file(FOLDER / "walks.hdf5", LAKE),
+            windows, env=LAKE, pretrain=4, train_ratio=8.0,
+            dataset={walks_file(FOLDER / f"walks-{n}.hdf5", LAKE): float(n) for n in (1, 2)},
             dataset_fraction=0.5, store_latents=True, burn_in=1,
             buffer=partial(SequenceReplay, capacity=2000, windows=PrioritizedWindows),
         ),

@@ -12,7 +12,7 @@ from contracts.harness import newest
 from resume.support import PPO, Rl, fork, wait
 from runs.pipeline.support import REPLAY, SHORT, TRAIN, TUNE, artifacts, ledger, pipeline
 
-from rl_lightning.checkpoints.checkpoint_store import read_file, read_meta
+from rl_lightning.io.checkpoint_files import read_file, read_meta
 from rl_lightning.runs.pipeline.run_stages import Pipeline
 from rl_lightning.runs.pipeline.stage_artifact import read_artifact
 
