@@ -12,6 +12,7 @@ from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.compose import Config, compose, find, inline, own_options
 from rl_lightning.runs.config.keys import full_key
 from rl_lightning.runs.config.own_options.declared import OwnOption
+from rl_lightning.runs.config.own_options.laid import OF_A_PIPELINE
 
 INDENT = 28
 _STAGE = re.compile(r"stages\.(\w+)\.(.*)")
@@ -24,12 +25,13 @@ def own_help(names: list[str], given: Mapping[str, str]) -> str:
         return ""
     config = compose(names, given)
     stages = stage_configs(config, names)
+    cycles = {key: config[key] for key in OF_A_PIPELINE if key in config}
     whose = f" (stages {', '.join(stages)})" if "stages" in config else ""
     width = max(70, min(shutil.get_terminal_size((110, 20)).columns, 130))
     lines = [f"\noptions of {' + '.join(names)}{whose}:"]
     for option in options.values():
         head = f"  --{option.name} {shown_values(option)}  "
-        body = f"{option.help} ({'; '.join(facts(option, stages))})".strip()
+        body = f"{option.help} ({'; '.join(facts(option, stages, cycles))})".strip()
         lines += [head.rstrip()] if len(head) > INDENT else []
         first = " " * INDENT if len(head) > INDENT else head.ljust(INDENT)
         wrapped = textwrap.fill(
@@ -57,13 +59,14 @@ def shown_values(option: OwnOption) -> str:
     return "VALUE" if option.values is None else "|".join(option.values)
 
 
-def facts(option: OwnOption, stages: Mapping[str, Config]) -> list[str]:
+def facts(option: OwnOption, stages: Mapping[str, Config], whole: Config) -> list[str]:
     """Where it goes, what holds without it, and the table that it chooses from."""
     keys = option.sets or tuple(next(iter((option.values or {}).values())))[:1]
     places = [place_of(key) for key in keys]
-    whole = "all stages: " if stages.keys() != {""} else ""
-    words = [", ".join(f"{stage}: {key}" if stage else f"{whole}{key}" for stage, key in places)]
-    default = option.default if option.default is not None else value_now(option, places[0], stages)
+    alone = stages.keys() == {""} or places[0][1] in OF_A_PIPELINE
+    words = [", ".join(key if alone else f"{stage or 'all stages'}: {key}" for stage, key in places)]
+    default = option.default if option.default is not None else whole.get(places[0][1])
+    default = value_now(option, places[0], stages) if default is None else default
     words += [] if default in (None, "None") else [f"default {default}"]
     rows = option.named_rows()
     return words + ([f"table: {', '.join(rows)}"] if rows else [])

@@ -100,10 +100,20 @@ def load(
         raise ConfigError(f"{path}: extends takes a config name or a list of them")
     check_keys(config, path)
     result: Config = {}
+    declares = OPTIONS in config
     for parent in parents:
-        result = merge(result, load(parent, path.parent, (*_chain, path), given))
+        below = load(parent, path.parent, (*_chain, path), given)
+        declares = declares or (OPTIONS in below and _has_nothing_to_set(below))
+        result = merge(result, below)
     result = merge(result, normalize(config))
-    return _with_options(result, path, name, given or {}) if OPTIONS in config else result
+    if declares and not _has_nothing_to_set(result):
+        return _with_options(result, path, name, given or {})
+    return result
+
+
+def _has_nothing_to_set(config: Config) -> bool:
+    """Whether a config declares options for those that extend it."""
+    return not {"stages", "model", "data"} & config.keys()
 
 
 def _with_options(config: Config, path: Path, name: str, given: Mapping[str, Any]) -> Config:

@@ -136,6 +136,12 @@ def stem_of(names: list[str], config: Config) -> str:
     return slug(path.stem if path.suffix in (".yaml", ".yml") and path.is_file() else names[0])
 
 
+def steps_an_env(cli: RLCLI) -> bool:
+    """Whether training steps the env itself, not recorded rows nor a learned world."""
+    arguments = cli.data_arguments()
+    return "vectorization" in arguments and "world_from" not in arguments
+
+
 def watch(cli: RLCLI, mode: str) -> None:
     """One env that draws itself while it trains."""
     check_display(mode)

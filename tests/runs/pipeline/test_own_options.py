@@ -17,8 +17,10 @@ from rl_lightning.errors import ConfigError
 from rl_lightning.runs.config.compose import compose, find, inline, own_options, shipped
 from rl_lightning.runs.config.own_options.declared import option_for
 from rl_lightning.runs.config.own_options.laid import layer_of
-from rl_lightning.runs.pipeline.fit_pipeline import check_stage_config
+from rl_lightning.runs.engine.fit import steps_an_env
+from rl_lightning.runs.pipeline.fit_pipeline import check_stage_config, fit_pipeline, parsed_stage
 from rl_lightning.runs.pipeline.plan import Job, make_plan
+from rl_lightning.runs.request import Request
 
 DECLARING = [
     name for name, path in shipped().items() if "\noptions:" in path.read_text() and path.stem == name
@@ -173,7 +175,7 @@ def test_a_plain_config_declares_options_too() -> None:
     ],
 )
 def test_wrong_declarations(text: str, told: str) -> None:
-    Path("wrong.yaml").write_text(text)
+    Path("wrong.yaml").write_text(text if "stages:" in text else f"extends: ppo/cartpole\n{text}")
     with pytest.raises(ConfigError, match=told.replace("(", r"\(")):
         compose(["./wrong.yaml"])
 
@@ -204,3 +206,17 @@ def test_the_same_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "lr: 0.5" in (run.folder / "config.yaml").read_text() and "--step=0.5" in run.record["command"]
     with pytest.raises(ConfigError, match="gormpo has no option 'pentalty'; did you mean 'penalty'"):
         rl_lightning.fit("gormpo", pentalty="linear")
+
+
+def test_a_pipeline_that_cannot_be_watched_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    request = Request(render="human")
+    with pytest.raises(ConfigError, match="no display here"):
+        fit_pipeline(compose(["mbarc/catch"]), request, ["mbarc/catch"])
+    jobs = plan("mbarc/catch")
+    parsed = {
+        job.stage: parsed_stage(job, {key: "none" for key in job.inputs}, request, {"": []}, {})
+        for job in jobs[:5]
+    }
+    assert [name for name, cli in parsed.items() if steps_an_env(cli)] == ["explore", "collect"]
