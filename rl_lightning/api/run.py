@@ -179,7 +179,8 @@ def fit(
         debug: A run of seconds that watches everything.
         options: Those that the config declares for itself: fit("gormpo", task="d4rl/hopper-medium-v2").
     """
-    from rl_lightning.runs.config.compose import compose
+    from rl_lightning.runs.config.compose import compose, implied_options
+    from rl_lightning.runs.config.flags.usual_config import usual_config
     from rl_lightning.runs.engine.fit import given_name, stem_of
     from rl_lightning.runs.process import unchanged_process
     from rl_lightning.runs.request import Request
@@ -187,6 +188,8 @@ def fit(
     names = [str(config)] if isinstance(config, str | Path) else [str(each) for each in config]
     short = {"run.env_steps": env_steps, "run.updates": updates, "seed_everything": seed, "run.name": name}
     flags, packages, given = sort_out(overrides, short, imports)
+    names = usual_config(names, flags)
+    options = {**implied_options(names, flags), **options}
     composed = compose(names, options)
     request = Request(
         overrides=flags, options=options, imports=packages, debug=debug, small=debug, given=given

@@ -11,6 +11,7 @@ from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.runs.config.aliases import Place, advice, named_classes, short_flag, verb_advice
 from rl_lightning.runs.config.catalog import argument_names
 from rl_lightning.runs.config.flags.bare_flags import needs_value
+from rl_lightning.runs.config.flags.usual_config import usual_config
 from rl_lightning.runs.config.keys import GROUPS, TOP
 from rl_lightning.runs.config.own_options.declared import OwnOption, option_for
 from rl_lightning.runs.request import Request
@@ -42,6 +43,11 @@ class ParsedArgs:
     config_flags: list[str] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
     raw: list[str] = field(default_factory=list)
+
+    @property
+    def configs(self) -> list[str]:
+        """Names and files of configs; for a model alone the one that it is published with."""
+        return usual_config([*self.words, *self.all("config")], self.config_flags)
 
     def request(self, small: bool = False, verb: str = "fit") -> Request:
         """The same for the engine, which knows no command line."""
@@ -158,8 +164,12 @@ def parse(
 
 def take_own_options(parsed: ParsedArgs, words: dict[str, str | None]) -> dict[str, str | None]:
     """Notes what the config declares for itself; returns the other words."""
+    from rl_lightning.runs.config.compose import implied_options
+
     others = {}
-    options = known_options(parsed) if words else {}
+    options = known_options(parsed) if words or parsed.config_flags else {}
+    if options:
+        parsed.options |= implied_options(parsed.configs, parsed.config_flags)
     for word, value in words.items():
         name = option_for(word, options)
         if name is None:
@@ -188,7 +198,7 @@ def known_options(parsed: ParsedArgs) -> dict[str, OwnOption]:
     from rl_lightning.runs.config.compose import own_options
 
     try:
-        return own_options([*parsed.words, *parsed.all("config")])
+        return own_options(parsed.configs)
     except RLError:
         return {}
 
@@ -228,7 +238,7 @@ def classes_of(parsed: ParsedArgs) -> dict[str, str]:
     """The model and data class of the configs and flags on a command line."""
     from rl_lightning.runs.config.compose import compose
 
-    classes = named_classes(compose([*parsed.words, *parsed.all("config")], parsed.options))
+    classes = named_classes(compose(parsed.configs, parsed.options))
     for flag in parsed.config_flags:
         key, _, value = flag[2:].partition("=")
         if key.removesuffix(".class_path") in ("model", "data"):

@@ -35,7 +35,8 @@ SHARED = {
 options for the config, laid over it in this order:
   --config NAME|FILE      a shipped name (rl list configs) or a YAML file; several overlay left to right
   --KEY.SUBKEY VALUE      any field: --model.lr 3e-4, --data.num_envs 16, --data.env.id Acrobot-v1
-  --model CLASS           another class; it forgets the arguments of the old one (data keep their env)
+  --model CLASS           another class; it forgets the arguments of the old one (data keep their env). Without a
+                          config: Dreamer is dreamer_v3/states, TDMPC2 tdmpc2/states, TDMPC tdmpc, PlaNet planet
   --import PACKAGE        import a package of yours from here; its classes may then be named (repeatable)""",
     "GROUPS": """\
 A name is that of a run, of a group of seeds, or of runs NAME-s0, NAME-s1 ...; of a pipeline its last stage.""",
@@ -87,7 +88,7 @@ def command(name: str, words: list[str] | None = None) -> str:
         from rl_lightning.cli.own_help import own_help
 
         parsed = _parsed(words or [])
-        own = own_help([*parsed.words, *parsed.all("config")], parsed.options)
+        own = own_help(parsed.configs, parsed.options)
         text += f"\n{own}" if own else ""
         text += "\n" + class_help("RunConfig", "run", note=" (each also without `run.`)")
         text += "\n" + class_help("LogConfig", "log")

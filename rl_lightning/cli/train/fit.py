@@ -43,7 +43,7 @@ def fit(words: list[str]) -> int:
       --threads N             CPU threads for torch
     """
     parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit")
-    names = [*parsed.words, *parsed.all("config")]
+    names = parsed.configs
     if not names and not any(flag.startswith("--model") for flag in parsed.config_flags):
         raise ConfigError("nothing to train: rl fit --config NAME, e.g. ppo/cartpole; see: rl list configs")
     config, request = compose(names, parsed.options), parsed.request(small=parsed.has("debug"))

@@ -80,6 +80,12 @@ def own_options(names: Iterable[str]) -> dict[str, declared.OwnOption]:
     return declared.read_options(entries, " + ".join(names))
 
 
+def implied_options(names: list[str], flags: Iterable[str]) -> dict[str, str]:
+    """What flags ask of a table by its key; a config that is a row has chosen already."""
+    rows = {name for root in config_roots() for name in rows_in(root)}
+    return {} if rows.intersection(names) else declared.implied(own_options(names), flags)
+
+
 def load(
     name: str,
     base: Path | None = None,

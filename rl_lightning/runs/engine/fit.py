@@ -39,6 +39,7 @@ def train(
     from rl_lightning.runs.pipeline.stage_artifact import leave_artifact
 
     check_places(cli.config.trainer, cli.flags)
+    note_settled(cli)
     saved = cli.plain()
     if request.render:
         watch(cli, request.render)
@@ -73,6 +74,15 @@ def train(
     except BaseException:
         forget(run, fresh)
         raise
+
+
+def note_settled(cli: RLCLI) -> None:
+    """What the env decides of the config, and a line about it."""
+    from rl_lightning.runs.engine.settle import settle
+
+    note = settle(cli)
+    if note and is_first():
+        print(f"note: {note}", file=sys.stderr)
 
 
 def close(cli: RLCLI, run: Run, request: Request, which: str = "last") -> None:

@@ -19,7 +19,15 @@ from rl_lightning.io.artifact_place import locate_artifact
 from rl_lightning.redaction import redact, redact_words
 from rl_lightning.runs.config.compose import Config, find, inline
 from rl_lightning.runs.config.parsing import import_packages, parse_config
-from rl_lightning.runs.engine.fit import check_display, close, given_name, stem_of, steps_an_env, watch
+from rl_lightning.runs.engine.fit import (
+    check_display,
+    close,
+    given_name,
+    note_settled,
+    stem_of,
+    steps_an_env,
+    watch,
+)
 from rl_lightning.runs.engine.folder import (
     Ended,
     _check_not_running_here,
@@ -305,6 +313,7 @@ def fit_stage(
     from rl_lightning.runs.engine.run_start import newest, start_from
 
     cli = parse_config(config, request)
+    note_settled(cli)
     saved: dict[str, Any] = cli.plain()
     if request.render and steps_an_env(cli):
         watch(cli, request.render)

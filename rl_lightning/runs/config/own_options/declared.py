@@ -146,6 +146,13 @@ def option_for(word: str, options: Mapping[str, OwnOption]) -> str | None:
     return None
 
 
+def implied(options: Mapping[str, OwnOption], flags: Iterable[str]) -> dict[str, str]:
+    """Options whose table a flag asks for by their key: `--data.env.id X` is `--task X`."""
+    values = dict(flag[2:].partition("=")[::2] for flag in flags)
+    tabled = [option for option in options.values() if option.rows and len(option.sets) == 1]
+    return {option.name: values[option.sets[0]] for option in tabled if option.sets[0] in values}
+
+
 def check_given(options: Mapping[str, OwnOption], given: Iterable[str], where: str) -> None:
     """Refuses what no option of the config is."""
     for name in given:
