@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from pathlib import Path
@@ -13,10 +12,11 @@ import yaml
 from generated_data import write_rows
 
 from rl_lightning.cli import main
+from rl_lightning.datasets.atari100k import GAMES
 from rl_lightning.errors import ConfigError
 from rl_lightning.runs.config import catalog
 from rl_lightning.runs.config.build import RLCLI
-from rl_lightning.runs.config.compose import compose
+from rl_lightning.runs.config.compose import compose, own_options, shipped
 from rl_lightning.runs.config.compose import inline as inline_stages
 from rl_lightning.runs.config.parsing import parse_config
 from rl_lightning.runs.engine import throughput_probe
@@ -26,24 +26,16 @@ from rl_lightning.runs.store.run_folder import Run
 FOLDER = Path(__file__).parents[1] / "configs"
 
 
-def load_file(path: str) -> Any:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, Path(__file__).parents[1] / path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 FRAGMENTS = ("buffer", "env", "network", "overlay")
-ALL = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml"))
+SHIPPED = shipped()  # with the rows of tables, by the file that holds the table
+ALL = list(SHIPPED)
 SWEEPS = [name for name in ALL if name.startswith("sweep/")]  # tested with the sweeps
 NAMES = [name for name in ALL if name not in SWEEPS]
-GAMES = [f"mbarc/{path.removesuffix('.yaml')}" for path in load_file("scripts/make_games.py").files()]
 
 
 def is_pipeline(name: str) -> bool:
     """A config with stages of its own, or of what it extends."""
-    text = (FOLDER / f"{name}.yaml").read_text()
+    text = SHIPPED[name].read_text()
     return "\nstages:" in text or any(
         is_pipeline(each) for each in re.findall(r"^extends: (\S+)$", text, re.M)
     )
@@ -250,7 +242,7 @@ def base_of(fragment: str) -> list[str]:
 
 @pytest.mark.parametrize("name", [*WHOLE, *(name for name in PARTS if name.startswith("overlay/"))])
 def test_header_says_what_it_is_needs_and_takes(name):
-    first = (FOLDER / f"{name}.yaml").read_text().splitlines()[0]
+    first = SHIPPED[name].read_text().splitlines()[0]
     assert first.startswith("# ")
     assert len(first.split(" · ")) == 3, "# what · needs · how long here"
 
@@ -442,11 +434,12 @@ def test_parity_configs_are_the_originals(name):
         assert stages["dice"]["config"]["run"]["milestone_every"] == 100_000
 
 
-def test_games_are_one_template_and_one_table():
-    """Every game's file is what scripts/make_games.py writes, and the sweep names all of them."""
-    for name, text in load_file("scripts/make_games.py").files().items():
-        assert (FOLDER / "mbarc" / name).read_text() == text, "run scripts/make_games.py"
-    assert yaml.safe_load((FOLDER / "sweep" / "atari100k.yaml").read_text())["grid"]["config"] == GAMES
+def test_games_are_a_table():
+    """All of Atari 100k, and the sweep names each of them."""
+    games = own_options(["mbarc"])["game"]
+    assert list(games.rows) == sorted(GAMES)
+    swept = yaml.safe_load((FOLDER / "sweep" / "atari100k.yaml").read_text())["grid"]["config"]
+    assert swept == [f"mbarc/{slug}" for slug in games.named_rows()]
 
 
 TINY = {

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from rl_lightning.runs.config.compose import shipped
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ("rl_lightning", "configs", "checkpoints/policies")  # not what was trained here
 FILES = ("pyproject.toml", "README.md", "setup.py", "MANIFEST.in")
@@ -74,9 +76,11 @@ def test_code_configs_and_policies_are_the_wheels_own(installed, tmp_path):
 def test_lists_configs_from_another_folder(installed, tmp_path):
     listing = run(installed / "rl", "list", "configs", cwd=tmp_path)
     names = {line.split()[0] for line in listing.splitlines()[1:]}
-    assert names == {
+    assert names == shipped().keys()
+    files = {
         p.relative_to(ROOT / "configs").with_suffix("").as_posix() for p in (ROOT / "configs").rglob("*.yaml")
     }
+    assert files < names and "gormpo/hopper-medium-v2" in names - files
 
 
 def test_trains_in_another_folder(installed, tmp_path):

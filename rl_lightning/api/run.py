@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from rl_lightning.api.group import TrainedRuns
 from rl_lightning.api.objects import sort_out
@@ -127,31 +127,24 @@ def as_frame(values: Any) -> Any:
     return pandas.DataFrame(values)
 
 
-class FitOptions(TypedDict, total=False):
-    """Keyword arguments of `fit`, whether it trains one run or several; its docstring says what they mean."""
-
-    env_steps: int | None
-    updates: int | None
-    name: str | None
-    imports: Sequence[str]
-    debug: bool
-
-
 Configs = str | Path | Sequence[str]
 Overrides = Mapping[str, Any] | None
+OptionValue = str | int | float | bool
 
 
 @overload
 def fit(
-    config: Configs, overrides: Overrides = None, *, seed: int | None = None, seeds: None = None,
-    **options: Unpack[FitOptions],
+    config: Configs, overrides: Overrides = None, *, env_steps: int | None = None, updates: int | None = None,
+    seed: int | None = None, seeds: None = None, name: str | None = None, imports: Sequence[str] = (),
+    debug: bool = False, **options: OptionValue,
 ) -> TrainedRun: ...  # fmt: skip
 
 
 @overload
 def fit(
-    config: Configs, overrides: Overrides = None, *, seed: None = None, seeds: Sequence[int],
-    **options: Unpack[FitOptions],
+    config: Configs, overrides: Overrides = None, *, env_steps: int | None = None, updates: int | None = None,
+    seed: None = None, seeds: Sequence[int], name: str | None = None, imports: Sequence[str] = (),
+    debug: bool = False, **options: OptionValue,
 ) -> TrainedRuns: ...  # fmt: skip
 
 
@@ -167,6 +160,7 @@ def fit(
     name: str | None = None,
     imports: Sequence[str] = (),
     debug: bool = False,
+    **options: OptionValue,
 ) -> TrainedRun | TrainedRuns:
     """Trains what a config says, as `rl fit` does, in this process.
 
@@ -183,8 +177,10 @@ def fit(
         name: Of the run or group; null: a fresh one.
         imports: Packages of yours whose classes the config may name.
         debug: A run of seconds that watches everything.
+        options: Those that the config declares for itself: fit("gormpo", task="d4rl/hopper-medium-v2").
     """
-    from rl_lightning.runs.config.compose import compose
+    from rl_lightning.runs.config.compose import compose, implied_options
+    from rl_lightning.runs.config.flags.usual_config import usual_config
     from rl_lightning.runs.engine.fit import given_name, stem_of
     from rl_lightning.runs.process import unchanged_process
     from rl_lightning.runs.request import Request
@@ -192,8 +188,12 @@ def fit(
     names = [str(config)] if isinstance(config, str | Path) else [str(each) for each in config]
     short = {"run.env_steps": env_steps, "run.updates": updates, "seed_everything": seed, "run.name": name}
     flags, packages, given = sort_out(overrides, short, imports)
-    composed = compose(names)
-    request = Request(overrides=flags, imports=packages, debug=debug, small=debug, given=given)
+    names = usual_config(names, flags)
+    options = {**implied_options(names, flags), **options}
+    composed = compose(names, options)
+    request = Request(
+        overrides=flags, options=options, imports=packages, debug=debug, small=debug, given=given
+    )
     with unchanged_process():
         if seeds is not None:
             if seed is not None or not seeds:
@@ -240,5 +240,6 @@ def as_command(names: list[str], request: Request) -> list[str]:
     """What would be typed for the same run, for its record; objects cannot be typed."""
     words = [word for name in names for word in ("--config", name)]
     words += [word for package in request.imports for word in ("--import", package)]
+    words += [f"--{option}={value}" for option, value in request.options.items()]
     group = [] if request.group is None else ["--group", request.group]
     return [] if request.given else [*words, *request.overrides, *group]

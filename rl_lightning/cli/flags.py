@@ -11,7 +11,9 @@ from rl_lightning.errors import ConfigError, RLError
 from rl_lightning.runs.config.aliases import Place, advice, named_classes, short_flag, verb_advice
 from rl_lightning.runs.config.catalog import argument_names
 from rl_lightning.runs.config.flags.bare_flags import needs_value
+from rl_lightning.runs.config.flags.usual_config import usual_config
 from rl_lightning.runs.config.keys import GROUPS, TOP
+from rl_lightning.runs.config.own_options.declared import OwnOption, option_for
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.names import did_you_mean
 
@@ -20,6 +22,7 @@ RUN_KEYS = (
     "name", "tags", "env_steps", "updates", "eval_every", "eval_episodes", "eval_max_steps", "final_episodes",
     "save_every", "save_minutes", "milestone_every", "max_hours",
 )  # fmt: skip
+OWN_OPTIONS = ("fit", "sweep")  # commands that take what a config declares for itself
 SHORT = {key: f"run.{key}" for key in RUN_KEYS} | {"seed": "seed_everything"}
 
 
@@ -31,13 +34,20 @@ class ParsedArgs:
         words: Arguments that are not options.
         values: Our own options; those that repeat keep every value.
         config_flags: The rest, as `--key=value`, for the config.
+        options: Those that the config declares for itself, by name.
         raw: The command line as it was.
     """
 
     words: list[str] = field(default_factory=list)
     values: dict[str, list[str]] = field(default_factory=dict)
     config_flags: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
     raw: list[str] = field(default_factory=list)
+
+    @property
+    def configs(self) -> list[str]:
+        """Names and files of configs; for a model alone the one that it is published with."""
+        return usual_config([*self.words, *self.all("config")], self.config_flags)
 
     def request(self, small: bool = False, verb: str = "fit") -> Request:
         """The same for the engine, which knows no command line."""
@@ -93,8 +103,13 @@ class ParsedArgs:
 
 
 def normalize(words: list[str]) -> list[str]:
-    """Both spellings of an option: --dry-run becomes --dry_run; its value is left alone."""
-    return [re.sub(r"^--[^=\s]+", lambda m: "--" + m.group()[2:].replace("-", "_"), word) for word in words]
+    """Both spellings of an option: --dry-run becomes --dry_run; its value is left alone. Seeds may stand apart."""
+    words = [re.sub(r"^--[^=\s]+", lambda m: "--" + m.group()[2:].replace("-", "_"), word) for word in words]
+    if "--seeds" in words:
+        start = words.index("--seeds") + 1
+        seeds = list(itertools.takewhile(re.compile(r"\d+(-\d+)?").fullmatch, words[start:]))
+        words[start : start + len(seeds)] = [",".join(seeds)] if seeds else []
+    return words
 
 
 def parse(
@@ -116,7 +131,7 @@ def parse(
     takes, switches = set(takes), {*switches, "debug"}
     parsed = ParsedArgs(raw=list(words))
     queue = list(normalize(words))
-    unknown: list[str] = []
+    unknown: dict[str, str | None] = {}
     bare: list[tuple[str, str]] = []
     while queue:
         word = {"-c": "--config"}.get(queue[0], queue[0])
@@ -136,11 +151,34 @@ def parse(
             bare += [(name, key)] if argument is None else []
             parsed.config_flags.append(f"--{key}={'true' if argument is None else argument}")
         else:
-            unknown.append(name)
+            unknown[name] = argument
+    if command in OWN_OPTIONS:
+        unknown = take_own_options(parsed, unknown)
     if unknown:  # the rest of the line tells which config it is about
-        raise ConfigError(_refusal(unknown[0], takes | switches, parsed if config else None, command))
+        raise ConfigError(
+            _refusal(next(iter(unknown)), takes | switches, parsed if config else None, command)
+        )
     check_bare(bare, parsed)
     return parsed
+
+
+def take_own_options(parsed: ParsedArgs, words: dict[str, str | None]) -> dict[str, str | None]:
+    """Notes what the config declares for itself; returns the other words."""
+    from rl_lightning.runs.config.compose import implied_options
+
+    others = {}
+    options = known_options(parsed) if words or parsed.config_flags else {}
+    if options:
+        parsed.options |= implied_options(parsed.configs, parsed.config_flags)
+    for word, value in words.items():
+        name = option_for(word, options)
+        if name is None:
+            others[word] = value
+        elif value is None:
+            raise ConfigError(f"--{word} needs a value")
+        else:
+            parsed.options[name] = value
+    return others
 
 
 def _option(word: str, queue: list[str], switches: set[str]) -> tuple[str, str | None]:
@@ -153,6 +191,16 @@ def _option(word: str, queue: list[str], switches: set[str]) -> tuple[str, str |
     value = queue.pop(0)
     check_whole(name, value, queue)
     return name, value
+
+
+def known_options(parsed: ParsedArgs) -> dict[str, OwnOption]:
+    """What the configs of a command line declare for themselves, as far as it can be known."""
+    from rl_lightning.runs.config.compose import own_options
+
+    try:
+        return own_options(parsed.configs)
+    except RLError:
+        return {}
 
 
 def check_bare(bare: list[tuple[str, str]], parsed: ParsedArgs) -> None:
@@ -177,9 +225,6 @@ def check_whole(name: str, value: str, following: list[str]) -> None:
     if opening in ("[", "{") and value.count(opening) != value.count({"[": "]", "{": "}"}[opening]):
         whole = " ".join([value, *rest])
         raise ConfigError(f"--{name} {value} is cut at a space; put it in quotes: --{name} '{whole}'")
-    if name == "seeds" and rest and rest[0].isdigit():
-        seeds = ",".join([value, *itertools.takewhile(str.isdigit, rest)])
-        raise ConfigError(f"--seeds takes a range (0-4) or a list without spaces: --seeds {seeds}")
 
 
 def config_key(name: str) -> str | None:
@@ -193,7 +238,7 @@ def classes_of(parsed: ParsedArgs) -> dict[str, str]:
     """The model and data class of the configs and flags on a command line."""
     from rl_lightning.runs.config.compose import compose
 
-    classes = named_classes(compose([*parsed.words, *parsed.all("config")]))
+    classes = named_classes(compose(parsed.configs, parsed.options))
     for flag in parsed.config_flags:
         key, _, value = flag[2:].partition("=")
         if key.removesuffix(".class_path") in ("model", "data"):
@@ -218,7 +263,7 @@ def _refusal(name: str, own: set[str], parsed: ParsedArgs | None, command: str) 
         hint = (
             _dotted(name, classes)
             or advice(name, Place(classes))
-            or did_you_mean(name, sorted(own | {*SHORT, *TOP}))
+            or did_you_mean(name, sorted(own | {*SHORT, *TOP, *known_options(parsed)}))
         )
     return f"rl {command} has no option '--{name}'{hint or f'; see: rl {command} --help'}"
 

@@ -12,8 +12,12 @@ import inspect
 import shutil
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rl_lightning.cli.commands import COMMANDS
+
+if TYPE_CHECKING:
+    from rl_lightning.cli.flags import ParsedArgs
 
 PACKAGE = Path(__file__).parents[1]
 OVERVIEW = """\
@@ -31,7 +35,8 @@ SHARED = {
 options for the config, laid over it in this order:
   --config NAME|FILE      a shipped name (rl list configs) or a YAML file; several overlay left to right
   --KEY.SUBKEY VALUE      any field: --model.lr 3e-4, --data.num_envs 16, --data.env.id Acrobot-v1
-  --model CLASS           another class; it forgets the arguments of the old one (data keep their env)
+  --model CLASS           another class; it forgets the arguments of the old one (data keep their env). Without a
+                          config: Dreamer is dreamer_v3/states, TDMPC2 tdmpc2/states, TDMPC tdmpc, PlaNet planet
   --import PACKAGE        import a package of yours from here; its classes may then be named (repeatable)""",
     "GROUPS": """\
 A name is that of a run, of a group of seeds, or of runs NAME-s0, NAME-s1 ...; of a pipeline its last stage.""",
@@ -79,9 +84,15 @@ def command(name: str, words: list[str] | None = None) -> str:
     verbs = verbs_of(name)
     text = next((verbs[word] for word in (words or [])[:1] if word in verbs), text_of(name))
     if name == "fit":
+        from rl_lightning.cli.flags import classes_of
+        from rl_lightning.cli.own_help import own_help
+
+        parsed = _parsed(words or [])
+        own = own_help(parsed.configs, parsed.options)
+        text += f"\n{own}" if own else ""
         text += "\n" + class_help("RunConfig", "run", note=" (each also without `run.`)")
         text += "\n" + class_help("LogConfig", "log")
-        for key, path in _named_classes(words or []).items():
+        for key, path in classes_of(parsed).items():
             text += "\n" + class_help(path, key)
         text += "\n\nOptions of an algorithm: rl list algorithms NAME, or rl fit --config NAME --help"
     return text
@@ -107,10 +118,10 @@ def class_help(path: str, prefix: str, note: str = "") -> str:
     return "\n".join(lines)
 
 
-def _named_classes(words: list[str]) -> dict[str, str]:
-    """The model and data class of the configs and flags on a command line."""
-    from rl_lightning.cli.flags import classes_of, parse
+def _parsed(words: list[str]) -> ParsedArgs:
+    """The command line without the word that asks for help."""
+    from rl_lightning.cli.flags import parse
     from rl_lightning.cli.options import OWN_SWITCHES, OWN_VALUES
 
     words = [word for word in words if word not in ("-h", "--help")]
-    return classes_of(parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit"))
+    return parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit")

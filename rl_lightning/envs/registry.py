@@ -42,6 +42,11 @@ SUITES = (
 )
 
 
+def suite_of(env_id: str) -> Suite | None:
+    """The first suite whose ids look like this one."""
+    return next((suite for suite in SUITES if re.match(suite.pattern, env_id)), None)
+
+
 def load_suite(suite: Suite, env_id: str) -> Any:
     """The suite's module; what it lacks is told with the line that installs it."""
     try:
@@ -55,7 +60,7 @@ def build_base(
 ) -> Env:
     """The env of `env_id` with its time limit, before any wrapper of ours."""
     module = find_suite(env_id)
-    if render_mode is not None or kwargs.get("pixels"):
+    if render_mode is not None or kwargs.get("pixels") or kwargs.get("render_mode"):
         prepare_gl()
     if module is None:
         return gym_make(env_id, kwargs, max_episode_steps, render_mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ class Request:
 
     Args:
         overrides: `--key=value`, laid over the config.
+        options: Those that the config declares for itself; it is composed with them.
         overlays: Configs laid over a run's own.
         imports: Packages of the user's that the config may name.
         command: What was typed after the verb, for the record.
@@ -29,6 +31,7 @@ class Request:
     """
 
     overrides: list[str] = field(default_factory=list)
+    options: Mapping[str, Any] = field(default_factory=dict)
     overlays: list[str] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)

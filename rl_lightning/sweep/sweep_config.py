@@ -25,13 +25,14 @@ from rl_lightning.runs.config.compose import (
     inline,
     merge,
     normalize,
+    own_options,
 )
 from rl_lightning.runs.config.keys import full_key
 from rl_lightning.runs.pipeline.reach import takes
 from rl_lightning.runs.request import Request
 from rl_lightning.runs.store.names import check_run_name, slug
 from rl_lightning.sweep.definition import SweepDefinition, read_definition
-from rl_lightning.sweep.sweep_keys import CONFIG, nested
+from rl_lightning.sweep.sweep_keys import CONFIG, OWN, nested
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def read_sweep(options: SweepOptions) -> SweepDefinition:
 
 def read_options(options: SweepOptions) -> SweepDefinition:
     source, name = find(options.config), options.name
-    entries = entries_of(options)
+    entries = with_own_options(entries_of(options))
     stem = source.stem if source.parent.name != "sweep" else f"sweep-{source.stem}"
     stem = stem if is_sweep(yaml_io.load(source)) else f"sweep-{options.config}"
     try:
@@ -115,6 +116,19 @@ def entries_of(options: SweepOptions) -> dict[str, Any]:
         old = entries.get(key)
         entries[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
     return entries
+
+
+def with_own_options(entries: dict[str, Any]) -> dict[str, Any]:
+    """The same with `options.` before the names that the base declares for itself."""
+    base = entries.get("base_config") or []
+    own = own_options([base] if isinstance(base, str) else base)
+    marked = dict(entries)
+    for part in ("grid", "space", "overrides"):
+        if isinstance(entries.get(part), Mapping):
+            marked[part] = {
+                f"{OWN}{key}" if key in own else key: value for key, value in entries[part].items()
+            }
+    return marked
 
 
 def is_sweep(entries: Mapping[str, Any]) -> bool:
@@ -164,8 +178,10 @@ def first_config(definition: SweepDefinition) -> Config:
 def config_of(definition: SweepDefinition, params: dict[str, Any], seed: int) -> Config:
     """The whole config of one training: base, whole configs, keys, seed."""
     names = [*definition.base, *_configs(params.get(CONFIG, []))]
-    config = compose(names)
     values = {**definition.fixed, **{key: value for key, value in params.items() if key != CONFIG}}
+    given = {key.removeprefix(OWN): value for key, value in values.items() if key.startswith(OWN)}
+    values = {key: value for key, value in values.items() if not key.startswith(OWN)}
+    config = compose(names, given)
     threads = max(1, (os.cpu_count() or 1) // definition.jobs)
     if "stages" in config:
         return _pipeline(

@@ -13,12 +13,18 @@ Config = dict[str, Any]
 HEADS = ("model", "data", "run", "trainer", "log")
 ALONE = ("seed_everything", "threads", "matmul", "ckpt_path", "resume_mode")
 CONFIG = "config"  # the key that stands for whole configs, laid over the base
+OWN = "options."  # before the name of an option that the base declares for itself
 
 
 def check_key(key: Any) -> str:
     """A key that a sweep may vary or set."""
     words = str(key).split(".")
-    if key == CONFIG or key in ALONE or key in ("model", "data"):
+    if (
+        key == CONFIG
+        or key in ALONE
+        or key in ("model", "data")
+        or (len(words) == 2 and f"{words[0]}." == OWN)
+    ):
         return str(key)
     if (words[0] == "stages" and len(words) > 2) or (words[0] in HEADS and len(words) > 1):
         if key == "run.name":

@@ -15,7 +15,7 @@ REFUSED = {
     "--model.network.hidden_dims [64, 64]": "--model.network.hidden_dims '[64, 64]'",
     "--model.network.hidden_dims 64,64": "'[64,64]'",
     "--tags a,b": "'[a,b]'",
-    "--seeds 1 2 3": "--seeds 1,2,3",
+    "--seeds 1,x": "write a range (0-4) or a list (1,2,5)",
     "--model.lr": "--model.lr needs a value",
     "--name --seed 3": "--name needs a value",
     "--data.env.id": "--data.env.id needs a value",

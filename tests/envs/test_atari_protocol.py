@@ -50,7 +50,7 @@ def test_the_emulator_is_as_sticky_as_the_header_says(name):
 def test_every_config_of_a_game_states_its_protocol():
     files = [path for path in FOLDER.rglob("*.yaml") if not {"stages", "sweep"} & set(path.parts)]
     games = [path for path in files if "ALE/" in path.read_text() or "AtariPreprocessing" in path.read_text()]
-    assert len(games) > 30
+    assert len(games) > 10
     for path in games:
         assert "sticky actions" in path.read_text().splitlines()[0], path
 

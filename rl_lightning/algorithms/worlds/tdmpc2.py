@@ -80,6 +80,7 @@ class TDMPC2(PolicyModule):
         termination_coef: Of the ends', where `episodic`.
         ent_coef: Of the policy's entropy.
         episodic: Learn and plan with the ends of episodes; without it an env that ends them is refused while training.
+            null: `rl fit` looks whether random play meets an end, and writes it down; elsewhere false.
         tau: Fraction of the value functions that the targets take over, and of the value scale that is new.
         lr: Learning rate.
         encoder_lr_scale: The encoder's learning rate is this fraction of it.
@@ -113,7 +114,7 @@ class TDMPC2(PolicyModule):
         value_coef: float = 0.1,
         termination_coef: PositiveFloat = 1.0,
         ent_coef: float = 1e-4,
-        episodic: bool = False,
+        episodic: bool | None = None,
         tau: PositiveFraction = 0.01,
         lr: NonNegativeFloat = 3e-4,
         encoder_lr_scale: float = 0.3,
@@ -122,6 +123,7 @@ class TDMPC2(PolicyModule):
         shift_pixels: NonNegativeInt = 3,
     ) -> None:
         super().__init__(spec)
+        episodic = bool(episodic)
         own_sizes = {
             "latent_dim": latent_dim,
             "encoder_hidden_dims": encoder_hidden_dims,

@@ -23,6 +23,7 @@ def fit(words: list[str]) -> int:
       rl fit --config ppo/cartpole
       rl fit --config ppo/cartpole --config network/gru --model.lr 3e-4 --name gru
       rl fit --config sac/hopper --seeds 0-4 --jobs 2
+      rl fit --config gormpo --task d4rl/hopper-medium-v2    options of its own: rl fit --config gormpo --help
 
     [CONFIG]
 
@@ -43,10 +44,10 @@ def fit(words: list[str]) -> int:
       --matmul default|fast   products on a CPU: torch's own, or oneDNN's (default auto: what is quicker and as exact)
     """
     parsed = parse(words, OWN_VALUES, OWN_SWITCHES, config=True, command="fit")
-    names = [*parsed.words, *parsed.all("config")]
+    names = parsed.configs
     if not names and not any(flag.startswith("--model") for flag in parsed.config_flags):
         raise ConfigError("nothing to train: rl fit --config NAME, e.g. ppo/cartpole; see: rl list configs")
-    config, request = compose(names), parsed.request(small=parsed.has("debug"))
+    config, request = compose(names, parsed.options), parsed.request(small=parsed.has("debug"))
     say_loading(" + ".join(names) or "rl fit")
     if parsed.has("dry_run") or parsed.has("print_config"):
         return show_config(config, request, names, sizes=not parsed.has("print_config"))

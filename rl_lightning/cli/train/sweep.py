@@ -109,9 +109,9 @@ def take_varied(words: list[str]) -> tuple[dict[str, dict[str, object]], list[st
 def _fixed(parsed: ParsedArgs) -> dict[str, object]:
     """Seeds, and the settings of all trainings."""
     flags = [flag[2:].partition("=") for flag in parsed.config_flags]
-    fixed: dict[str, object] = (
-        {"overrides": {key: yaml_io.loads(text, key) for key, _, text in flags}} if flags else {}
-    )
+    values: dict[str, object] = {key: yaml_io.loads(text, key) for key, _, text in flags}
+    values |= parsed.options
+    fixed: dict[str, object] = {"overrides": values} if values else {}
     seeds = parsed.get("seeds")
     return fixed | ({"seeds": seed_list(seeds)} if seeds else {})
 

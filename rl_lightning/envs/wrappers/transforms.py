@@ -7,7 +7,8 @@ from typing import Any
 import gymnasium
 
 from rl_lightning.envs.palette import Colors, palette
-from rl_lightning.envs.spaces import obs_parts
+from rl_lightning.envs.registry import suite_of
+from rl_lightning.envs.spaces import is_image, obs_parts
 from rl_lightning.envs.wrappers import env_wrappers
 from rl_lightning.envs.wrappers.stacked_pictures import StackedPictures
 from rl_lightning.errors import ConfigError
@@ -177,6 +178,31 @@ class ImagePreprocessing(Transform):
         for part in self.parts:
             env = part.apply(env, training)
         return env
+
+
+class Pixels(Transform):
+    """Square colour pictures of any env: its own, or a picture of it where it shows numbers.
+
+    Args:
+        screen_size: height and width.
+    """
+
+    def __init__(self, screen_size: int = 64) -> None:
+        self.screen_size = screen_size
+
+    def env_kwargs(self, env_id: str) -> dict[str, Any]:
+        if env_id.startswith("dmc/"):
+            return {"pixels": True, "screen_size": self.screen_size}
+        known = gymnasium.registry.get(env_id)
+        draws = known is not None and str(known.entry_point).startswith("gymnasium.envs.")
+        return {"render_mode": "rgb_array"} if draws and suite_of(env_id) is None else {}
+
+    def apply(self, env: Env, training: bool = True) -> Env:
+        if not is_image(env.observation_space):
+            if env.render_mode != "rgb_array":
+                raise ConfigError(f"Pixels: {env} shows no frames and draws none")
+            env = gymnasium.wrappers.AddRenderObservation(env, render_only=True)
+        return Resize(self.screen_size).apply(env)
 
 
 class AtariPreprocessing(Transform):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from rl_lightning.runs.config.aliases import Place, advice, named_classes
 from rl_lightning.runs.config.catalog import PACKAGE, argument_names, registry
 from rl_lightning.runs.config.config_version import migrate
 from rl_lightning.runs.config.keys import GROUPS
+from rl_lightning.runs.config.own_options import declared
+from rl_lightning.runs.config.own_options.laid import layer_of
 from rl_lightning.runs.store.names import did_you_mean
 
 Config = dict[str, Any]
@@ -34,6 +37,7 @@ STAGE_KEYS = (
     "resume_mode",
 )
 PIPELINE_KEYS = ("stages", "name", "shared", "cycles", "overlay")
+OPTIONS = declared.KEY
 SWEEP_KEYS = ("base_config", "grid", "space")  # of a file for another command
 _CONFIG_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::([^}]*))?\}")
@@ -42,25 +46,54 @@ FORMER = "former"  # of a swapped class: the one it replaced, with its arguments
 _SPEC = ("class_path", "init_args")
 
 
-def compose(names: Iterable[str]) -> Config:
+def compose(names: Iterable[str], given: Mapping[str, Any] | None = None) -> Config:
     """Several configs laid over each other, left to right, each with what it extends below it.
 
     What is laid over a pipeline waits under `overlay`: its plan knows which stages have such keys.
+
+    Args:
+        names: Shipped names or files.
+        given: Options that a config declares for itself, by name; they win over all configs.
     """
+    names, given = list(names), given or {}
     result: Config = {}
     for name in names:
-        layer = load(name)
+        layer = load(name, given=given)
         if "stages" in result and "stages" not in layer:
             layer = {
                 "overlay": {key: value for key, value in layer.items() if key in STAGE_KEYS},
                 **{key: value for key, value in layer.items() if key in PIPELINE_KEYS},
             }
         result = merge(result, layer)
-    return fill_variables(result)
+    options = declared.read_options(result.pop(OPTIONS, {}), " + ".join(names))
+    declared.check_given(options, given, " + ".join(names) or "a config without a name")
+    settings: Config = {}
+    for option in options.values():  # in their own order: a class before what is set of it
+        settings |= declared.settings_of(option, given[option.name]) if option.name in given else {}
+    return fill_variables(merge(result, normalize(layer_of(result, settings))))
 
 
-def load(name: str, base: Path | None = None, _chain: tuple[Path, ...] = ()) -> Config:
-    """One config with everything it extends, variables not yet filled in."""
+def own_options(names: Iterable[str]) -> dict[str, declared.OwnOption]:
+    """The options that configs declare for themselves."""
+    entries: Config = {}
+    for name in names:
+        entries = merge(entries, load(name).get(OPTIONS, {}))
+    return declared.read_options(entries, " + ".join(names))
+
+
+def implied_options(names: list[str], flags: Iterable[str]) -> dict[str, str]:
+    """What flags ask of a table by its key; a config that is a row has chosen already."""
+    rows = {name for root in config_roots() for name in rows_in(root)}
+    return {} if rows.intersection(names) else declared.implied(own_options(names), flags)
+
+
+def load(
+    name: str,
+    base: Path | None = None,
+    _chain: tuple[Path, ...] = (),
+    given: Mapping[str, Any] | None = None,
+) -> Config:
+    """One config with everything it extends, variables not yet filled in; options of its own stay in it."""
     path = find(name, base)
     if path in _chain:
         names = " -> ".join(item.stem for item in (*_chain, path))
@@ -74,15 +107,53 @@ def load(name: str, base: Path | None = None, _chain: tuple[Path, ...] = ()) -> 
         raise ConfigError(f"{path}: extends takes a config name or a list of them")
     check_keys(config, path)
     result: Config = {}
+    declares = OPTIONS in config
     for parent in parents:
-        result = merge(result, load(parent, path.parent, (*_chain, path)))
-    return merge(result, normalize(config))
+        below = load(parent, path.parent, (*_chain, path), given)
+        declares = declares or (OPTIONS in below and _has_nothing_to_set(below))
+        result = merge(result, below)
+    result = merge(result, normalize(config))
+    if declares and not _has_nothing_to_set(result):
+        return _with_options(result, path, name, given or {})
+    return result
+
+
+def _has_nothing_to_set(config: Config) -> bool:
+    """Whether a config declares options for those that extend it."""
+    return not {"stages", "model", "data"} & config.keys()
+
+
+def _with_options(config: Config, path: Path, name: str, given: Mapping[str, Any]) -> Config:
+    """The config as its own options' defaults have it, and the table's row that its name or an option asks for."""
+    options = declared.read_options(config[OPTIONS], str(path))
+    tables = [rows_in(root) for root in config_roots() if root.resolve() == path.parent]
+    _, option, row = next((rows[name] for rows in tables if name in rows), (path, "", ""))
+    chosen = {option: row, **given} if option else dict(given)
+    config = merge(config, normalize(layer_of(config, declared.settings_below(options, chosen))))
+    tabled = next((each for each in options.values() if each.rows), None)
+    value = None if tabled is None else chosen.get(tabled.name, tabled.default)
+    if tabled is not None and value is not None and "name" in config:
+        config["name"] = f"{config['name']}-{declared.slug_of(str(declared.full_value(tabled, value)))}"
+    return config
+
+
+@functools.cache
+def rows_in(root: Path) -> dict[str, tuple[Path, str, str]]:
+    """What the tables of a folder's configs name: gormpo/hopper-medium-v2 -> file, option, row."""
+    rows = {}
+    for path in sorted(root.glob("*.yaml")):
+        if f"\n{OPTIONS}:" not in path.read_text(encoding="utf-8"):
+            continue
+        for option in declared.read_options(yaml_io.load(path).get(OPTIONS, {}), str(path)).values():
+            for slug, row in option.named_rows().items():
+                rows[f"{path.stem}/{slug}"] = (path, option.name, row)
+    return rows
 
 
 def check_keys(config: Config, path: Path | str) -> None:
     for key in config:
-        if key not in STAGE_KEYS + PIPELINE_KEYS:
-            allowed = ("extends", *STAGE_KEYS, "stages")
+        if key not in (*STAGE_KEYS, *PIPELINE_KEYS, OPTIONS):
+            allowed = ("extends", *STAGE_KEYS, "stages", OPTIONS)
             hint = advice(str(key), Place(named_classes(config))) or did_you_mean(str(key), allowed)
             hint = "; this is a sweep: rl sweep --config FILE" if key in SWEEP_KEYS else hint
             hint = (
@@ -105,12 +176,14 @@ def config_roots() -> list[Path]:
 
 
 def shipped() -> dict[str, Path]:
-    """Every shipped config by name."""
+    """Every shipped config by name, rows of tables by the file that holds the table."""
     configs: dict[str, Path] = {}
     for root in config_roots():
-        for path in sorted(root.rglob("*.yaml")):
+        for path in root.rglob("*.yaml"):
             configs.setdefault(path.relative_to(root).with_suffix("").as_posix(), path)
-    return configs
+        for name, (path, _, _) in rows_in(root).items():
+            configs.setdefault(name, path)
+    return dict(sorted(configs.items(), key=lambda item: item[0].split("/")))
 
 
 def find(name: str, base: Path | None = None) -> Path:
@@ -129,6 +202,8 @@ def find(name: str, base: Path | None = None) -> Path:
             path = root / f"{stem}.yaml"
             if path.is_file():
                 return path.resolve()
+            if stem in rows_in(root):
+                return rows_in(root)[stem][0].resolve()
     hint = _near(name)
     if looks_like_path:
         raise ConfigError(f"{name}: no such file{hint}")

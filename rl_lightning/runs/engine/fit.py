@@ -39,6 +39,7 @@ def train(
     from rl_lightning.runs.pipeline.stage_artifact import leave_artifact
 
     check_places(cli.config.trainer, cli.flags)
+    note_settled(cli)
     saved = cli.plain()
     if request.render:
         watch(cli, request.render)
@@ -73,6 +74,15 @@ def train(
     except BaseException:
         forget(run, fresh)
         raise
+
+
+def note_settled(cli: RLCLI) -> None:
+    """What the env decides of the config, and a line about it."""
+    from rl_lightning.runs.engine.settle import settle
+
+    note = settle(cli)
+    if note and is_first():
+        print(f"note: {note}", file=sys.stderr)
 
 
 def close(cli: RLCLI, run: Run, request: Request, which: str = "last") -> None:
@@ -134,6 +144,12 @@ def stem_of(names: list[str], config: Config) -> str:
     if path.name in ("config.yaml", "config.yml") and path.parent.name:
         return slug(path.parent.name).rstrip("0123456789").rstrip("-") or "run"
     return slug(path.stem if path.suffix in (".yaml", ".yml") and path.is_file() else names[0])
+
+
+def steps_an_env(cli: RLCLI) -> bool:
+    """Whether training steps the env itself, not recorded rows nor a learned world."""
+    arguments = cli.data_arguments()
+    return "vectorization" in arguments and "world_from" not in arguments
 
 
 def watch(cli: RLCLI, mode: str) -> None:

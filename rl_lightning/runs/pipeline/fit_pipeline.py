@@ -19,7 +19,15 @@ from rl_lightning.io.artifact_place import locate_artifact
 from rl_lightning.redaction import redact, redact_words
 from rl_lightning.runs.config.compose import Config, find, inline
 from rl_lightning.runs.config.parsing import import_packages, parse_config
-from rl_lightning.runs.engine.fit import close, given_name, stem_of
+from rl_lightning.runs.engine.fit import (
+    check_display,
+    close,
+    given_name,
+    note_settled,
+    stem_of,
+    steps_an_env,
+    watch,
+)
 from rl_lightning.runs.engine.folder import (
     Ended,
     _check_not_running_here,
@@ -50,6 +58,8 @@ DEBUG_CYCLES = 1  # the next ones do the same again
 
 def fit_pipeline(config: Config, request: Request, names: list[str]) -> Ended:
     import_packages(request)
+    if request.render:
+        check_display(request.render)
     pipeline, flags = override(inline(config, find(names[0]).parent), request)
     if request.small:
         pipeline["cycles"] = min(pipeline.get("cycles", 1), DEBUG_CYCLES)
@@ -303,7 +313,10 @@ def fit_stage(
     from rl_lightning.runs.engine.run_start import newest, start_from
 
     cli = parse_config(config, request)
+    note_settled(cli)
     saved: dict[str, Any] = cli.plain()
+    if request.render and steps_an_env(cli):
+        watch(cli, request.render)
     if any(run.checkpoints()):
         start = start_from(str(newest(run)), "exact")
     elif before is not None:

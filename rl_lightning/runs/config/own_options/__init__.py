@@ -1,0 +1,1 @@
+"""Flags that a config declares for itself."""
