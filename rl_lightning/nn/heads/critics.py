@@ -94,13 +94,14 @@ def normed_stack(layers: nn.Sequential) -> tuple[list[Tensor], bool] | None:
     """Parameters of linear layers with ReLU and norm between them, and whether the norm comes last; None for any other
     layers, and where somebody waits for one of them to be called."""
     modules = list(layers._modules.values())
-    if len(modules) < 4 or type(modules[-1]) is not EnsembleLinear or is_hooked(modules):  # type: ignore[arg-type]
+    if len(modules) < 4 or type(modules[-1]) is not EnsembleLinear or is_hooked(modules):
         return None
     first = [EnsembleLinear, nn.ReLU, EnsembleNorm]
     for order, norm_last in ((first, True), ([first[0], first[2], first[1]], False)):
         if [type(m) for m in modules[:-1]] == order * (len(modules) // 3):
-            params = [p for m in modules for p in m._parameters.values()]  # type: ignore[union-attr]
-            return params, norm_last  # type: ignore[return-value]
+            return [
+                p for m in modules if m is not None for p in m._parameters.values() if p is not None
+            ], norm_last
     return None
 
 
