@@ -26,7 +26,7 @@ ENOUGH_TANH = 1 << 21  # the same where half of the gain is the quicker tanh
 SPARSE = 0.8  # fraction of rows with a gradient up to which leaving out the others pays
 
 
-def _relu_slope_(grad: Tensor, out: Tensor) -> None:
+def relu_slope_(grad: Tensor, out: Tensor) -> None:
     torch.ops.aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
 
 
@@ -36,7 +36,7 @@ def _tanh_slope_(grad: Tensor, out: Tensor) -> None:
 
 # What a product gives is not needed again, so activations overwrite it; their slopes are told from their outputs.
 SLOPES: dict[Activation, Callable[[Tensor, Tensor], None]] = {
-    torch.relu_: _relu_slope_,
+    torch.relu_: relu_slope_,
     torch.tanh_: _tanh_slope_,
 }
 
@@ -84,14 +84,14 @@ def run_backward(
     grads: list[Tensor | None] = [None] * (2 * len(weights))
     for k in reversed(range(len(weights))):
         if wanted:
-            grads[2 * k], grads[2 * k + 1] = _weight_grad(grad, entered[k], weights[k]), grad.sum(0)
+            grads[2 * k], grads[2 * k + 1] = weight_grad(grad, entered[k], weights[k]), grad.sum(0)
         if k > 0:
             grad = grad * weights[k] if grad.shape[1] == 1 else product(grad, weights[k])
             SLOPES[activation](grad, entered[k])
     return grad, grads
 
 
-def _weight_grad(grad: Tensor, entered: Tensor, weight: Tensor) -> Tensor:
+def weight_grad(grad: Tensor, entered: Tensor, weight: Tensor) -> Tensor:
     """[O, I], in the weight's own order in memory, or where few columns enter with the product's wider side last, which
     is three times as fast."""
     if weight.stride(0) == 1 or entered.shape[1] < grad.shape[1]:
@@ -176,14 +176,14 @@ class _EnsembleMLP(torch.autograd.Function):
                 input_grad(*member, by_x)
             return None, by_x, *[None] * ctx.count
         by_first, by_params = zip(*(run_backward(*member, True) for member in each), strict=True)
-        grads = [_stacked(grads, k % 2 == 0) for k, grads in enumerate(zip(*by_params, strict=True))]
+        grads = [stacked(grads, k % 2 == 0) for k, grads in enumerate(zip(*by_params, strict=True))]
         if not asked_for(ctx, 0, 1):
             return None, None, *grads
         by_x = torch.stack([product(g, m[0]) for g, m in zip(by_first, ctx.members, strict=True)]).sum(0)
         return None, by_x, *grads
 
 
-def _stacked(grads: Sequence[Tensor], weights: bool) -> Tensor:
+def stacked(grads: Sequence[Tensor], weights: bool) -> Tensor:
     """[O, I] of each member to [E, I, O], or [O] to [E, 1, O]."""
     return torch.stack([g.t() for g in grads]) if weights else torch.stack(list(grads)).unsqueeze(1)
 

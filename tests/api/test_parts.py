@@ -12,7 +12,21 @@ from contracts.case import Case
 from contracts.harness import assert_same, fit, state
 from torch import nn
 
-from rl_lightning.algorithms import BC, BCQ, DQN, FQE, IQL, PPO, SAC, TD3_BC, DiffusionPolicy, DiscreteSAC
+from rl_lightning.algorithms import (
+    BC,
+    BCQ,
+    CQL,
+    DQN,
+    FQE,
+    IQL,
+    PPO,
+    SAC,
+    TD3,
+    TD3_BC,
+    DiffusionPolicy,
+    DiscreteSAC,
+    ReBRAC,
+)
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules import OfflineData, OnlineData, OnPolicyData
 from rl_lightning.datasets import load_dataset
@@ -364,7 +378,7 @@ def test_an_own_policy_has_no_artifact_and_a_named_one_has(tmp_path):
     from rl_lightning.artifacts import load_exported
     from rl_lightning.nn import MLP
 
-    for algorithm in (BC, IQL, TD3_BC, partial(BCQ, num_samples=4)):
+    for algorithm in (BC, IQL, TD3_BC, TD3, ReBRAC, CQL, partial(BCQ, num_samples=4)):
         assert algorithm(NARROW, network=Sized).exports() == {}
         module = algorithm(NARROW, network=partial(MLP, hidden_dims=[5], activation="silu"))
         about = {"exports": {"policy": module.exports()["policy"]._asdict()}}

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from rl_lightning.kernels.choice import is_hooked
 from rl_lightning.kernels.mlp import ensemble_mlp, pays
+from rl_lightning.kernels.normed_ensemble import normed_ensemble
 from rl_lightning.nn.ensemble import EnsembleLinear, EnsembleNorm
 from rl_lightning.nn.init import make_activation, orthogonal_
 from rl_lightning.nn.make_torso import make_feed_forward
@@ -82,7 +84,25 @@ class QEnsemble(nn.Module):
         stack = plain_stack(self.layers, EnsembleLinear) if rows.ndim == 2 else None
         if stack is not None and pays(rows, *stack[:2]):
             return ensemble_mlp(rows, *stack[:2]).squeeze(-1)
+        normed = normed_stack(self.layers) if rows.ndim == 2 else None
+        if normed is not None and pays(rows, [p for p in normed[0] if p.shape[1] > 1 for _ in range(2)]):
+            return normed_ensemble(rows, *normed).squeeze(-1)
         return self.layers(rows).squeeze(-1)
+
+
+def normed_stack(layers: nn.Sequential) -> tuple[list[Tensor], bool] | None:
+    """Parameters of linear layers with ReLU and norm between them, and whether the norm comes last; None for any other
+    layers, and where somebody waits for one of them to be called."""
+    modules = list(layers._modules.values())
+    if len(modules) < 4 or type(modules[-1]) is not EnsembleLinear or is_hooked(modules):
+        return None
+    first = [EnsembleLinear, nn.ReLU, EnsembleNorm]
+    for order, norm_last in ((first, True), ([first[0], first[2], first[1]], False)):
+        if [type(m) for m in modules[:-1]] == order * (len(modules) // 3):
+            return [
+                p for m in modules if m is not None for p in m._parameters.values() if p is not None
+            ], norm_last
+    return None
 
 
 class QNetworks(nn.Module):
