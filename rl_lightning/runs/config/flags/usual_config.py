@@ -15,6 +15,8 @@ USUAL = {
 
 def usual_config(names: list[str], flags: Iterable[str]) -> list[str]:
     """The names; where there are none, the usual config of the model that a flag names."""
-    models = [flag.partition("=")[2] for flag in flags if flag.startswith(("--model=", "--model.class_path="))]
+    models = [
+        flag.partition("=")[2] for flag in flags if flag.startswith(("--model=", "--model.class_path="))
+    ]
     usual = USUAL.get(models[-1].rpartition(".")[2]) if models and not names else None
     return names if usual is None else [usual]
