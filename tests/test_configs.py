@@ -36,9 +36,8 @@ NAMES = [name for name in ALL if name not in SWEEPS]
 def is_pipeline(name: str) -> bool:
     """A config with stages of its own, or of what it extends."""
     text = SHIPPED[name].read_text()
-    return "\nstages:" in text or any(
-        is_pipeline(each) for each in re.findall(r"^extends: (\S+)$", text, re.M)
-    )
+    parents = re.search(r"^extends: \[?([^\]\n]*)", text, re.M)
+    return "\nstages:" in text or any(map(is_pipeline, parents[1].split(", ") if parents else []))
 
 
 PIPELINES = [name for name in NAMES if is_pipeline(name)]

@@ -15,6 +15,7 @@ SUITES = {
     "atari": ("atari", "ale_py", "ALE/Pong-v5"),
     "dm_control": ("dmc", "dm_control", "dmc/cartpole-swingup"),
     "minigrid": ("minigrid", "minigrid", "MiniGrid-Empty-5x5-v0"),
+    "crafter": ("crafter", "crafter", "CrafterReward-v1"),
     "robotics, mazes": ("robotics", "gymnasium_robotics", "PointMaze_UMaze-v3"),
     "robotics, arms and hands": ("robotics", "gymnasium_robotics", "FetchReach-v4"),
     "robotics, kitchen": ("robotics", "gymnasium_robotics", "FrankaKitchen-v1"),

@@ -21,6 +21,8 @@ def environments() -> list[tuple[str, str, str]]:
     envs += [(name, suite, _EXTRAS.get(suite, "-")) for name, suite in _gymnasium()]
     envs += [(name, "atari", "atari") for name in _atari()]
     envs += [(name, "minigrid", "minigrid") for name in _registered("minigrid")]
+    envs += [(name, "crafter", "crafter") for name in _ids_in("crafter.py")]
+    envs += [(f"MinAtar/{name}-v1", "minatar", "MinAtar") for name in _ids_in("minatar.py")]
     envs += [(name, "robotics", "robotics") for name in _registered("gymnasium_robotics")]
     envs += [(name, "dm_control", "dmc") for name in _dm_control()]
     envs += [(name, "ogbench", "ogbench") for name in _ogbench()]
@@ -46,6 +48,15 @@ def _toys() -> set[str]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 ids.update(re.findall(r"^rl/[\w-]+-v\d+$", node.value))
     return ids
+
+
+def _ids_in(module: str) -> list[str]:
+    """The keys of the table that a suite of ours begins with."""
+    tree = ast.parse((PACKAGE / "envs" / "suites" / module).read_text(encoding="utf-8"))
+    table = next(
+        node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+    )
+    return [str(ast.literal_eval(key)) for key in table.keys if key is not None]
 
 
 def _gymnasium() -> Iterator[tuple[str, str]]:

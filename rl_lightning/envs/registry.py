@@ -35,6 +35,8 @@ SUITES = (
     Suite("", r"rl/", "rl_lightning.envs.toys"),
     Suite("dmc", r"dmc/", "rl_lightning.envs.suites.dmc"),
     Suite("minigrid", r"(MiniGrid|BabyAI)-", "rl_lightning.envs.suites.minigrid"),
+    Suite("crafter", r"Crafter(No)?Reward-", "rl_lightning.envs.suites.crafter"),
+    Suite("", r"MinAtar/", "rl_lightning.envs.suites.minatar"),
     Suite("box2d", r"CarRacing-", "rl_lightning.envs.suites.carracing"),
     Suite("robotics", _ROBOTICS, "rl_lightning.envs.suites.robotics"),
     Suite("ogbench", _OGBENCH, "rl_lightning.envs.suites.ogbench"),

@@ -1,5 +1,7 @@
 """Configs of every suite, and what the tests do with them."""
 
+from importlib.util import find_spec
+
 import numpy as np
 
 from rl_lightning.envs.make import EnvConfig
@@ -9,6 +11,7 @@ from rl_lightning.envs.wrappers.transforms import (
     FrameStack,
     Grayscale,
     ImagePreprocessing,
+    Pixels,
     Resize,
 )
 
@@ -22,6 +25,8 @@ CASES = {
     "minigrid": EnvConfig("MiniGrid-Empty-5x5-v0", max_episode_steps=20),
     "minigrid-image": EnvConfig("MiniGrid-Empty-5x5-v0", {"obs_mode": "image"}, max_episode_steps=20),
     "minigrid-flat": EnvConfig("MiniGrid-Empty-5x5-v0", {"obs_mode": "flat"}, max_episode_steps=20),
+    "crafter": EnvConfig("CrafterReward-v1", {"screen_size": 32}, 30),
+    "pixels": EnvConfig("Pendulum-v1", max_episode_steps=8, transforms=[Pixels(16)]),
     "maze": EnvConfig("PointMaze_UMaze-v3", max_episode_steps=20),
     "dmc": EnvConfig("dmc/cartpole-swingup", max_episode_steps=20),
     "dmc-pixels": EnvConfig(
@@ -49,6 +54,9 @@ CASES = {
     "lake": EnvConfig("rl/FrozenLake2x2-v0"),
     "dodge": EnvConfig("rl/Dodge-v0"),
 }
+
+if find_spec("minatar") is not None:  # no extra of ours brings it
+    CASES["minatar"] = EnvConfig("MinAtar/Seaquest-v1", max_episode_steps=40)
 
 
 def play(envs, steps, seed=3):

@@ -45,6 +45,7 @@ EXACT = {
     "stack": EnvConfig("CartPole-v1", transforms=[TimeAware(), FrameStack(3)], clip_rewards=True),
     "gym-wrappers": EnvConfig("CartPole-v1", transforms=[GymWrappers()]),
     "catch-atari": CASES["catch-atari"],
+    **{name: CASES[name] for name in ("crafter", "minatar") if name in CASES},
 }
 
 
