@@ -13,7 +13,7 @@ from rl_lightning.clock.phases import Phase
 from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.datamodules.bases.rl_data import RLData
-from rl_lightning.datamodules.frame_source import FrameSource
+from rl_lightning.datamodules.all_frames import AllFrames
 from rl_lightning.datasets.in_memory import DatasetLike
 from rl_lightning.envs.make import probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
@@ -145,7 +145,7 @@ class FrameData(RLData):
             val_fraction,
         )
         self.spec = probe_spec(self.env)
-        self.source = FrameSource(self.env, self.spec, frames_from, dataset)
+        self.source = AllFrames(self.env, self.spec, frames_from, dataset)
         self._log: FrameLog | None = None
         self.draw: torch.Generator | None = None
 

@@ -9,7 +9,7 @@ import torch
 from rl_lightning.artifacts import load_exported
 from rl_lightning.datamodules.bases.env_data import MOST_EVAL_ENVS, EnvData
 from rl_lightning.datamodules.frame_data import num_collections
-from rl_lightning.datamodules.frame_source import FrameSource
+from rl_lightning.datamodules.all_frames import AllFrames
 from rl_lightning.datamodules.on_policy_data import OnPolicyData
 from rl_lightning.datamodules.online_data import OnlineData
 from rl_lightning.datasets.in_memory import DatasetLike
@@ -57,7 +57,7 @@ class SimulatedEnvMixin(EnvData):
     clock_name = "update"
     artifact: Artifact
     reward_artifact: Artifact | None
-    frames: FrameSource
+    frames: AllFrames
     horizon: int
     pin_last_env_to_start: bool
     truncation_value: str
@@ -77,7 +77,7 @@ class SimulatedEnvMixin(EnvData):
         eval_env: Literal["real", "model"],
         sim_dtype: str,
     ) -> None:
-        self.frames = FrameSource(self.env, self.spec, frames, dataset)
+        self.frames = AllFrames(self.env, self.spec, frames, dataset)
         if truncation_value not in ("critic", "world_model"):
             raise ConfigError(f"data.truncation_value is '{truncation_value}'; choose critic or world_model")
         if eval_env not in ("real", "model"):

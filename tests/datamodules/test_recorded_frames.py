@@ -12,7 +12,7 @@ from contracts.families.world_models import DODGE
 from rl_lightning.algorithms import NextFrame
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules import FrameWindowData, RecordedEpisodesData, RewardStepData, SimulatedData
-from rl_lightning.datamodules.frame_source import FrameSource
+from rl_lightning.datamodules.all_frames import AllFrames
 from rl_lightning.datasets.in_memory import as_dataset
 from rl_lightning.envs.make import make_env, probe_spec
 from rl_lightning.envs.palette import palette
@@ -70,7 +70,7 @@ def recorded(tmp_path_factory):
 def test_films_become_the_frames_that_were_seen(recorded):
     folder, parts = recorded
     spec = probe_spec(SMALL)
-    log = FrameSource(SMALL, spec, None, folder).read("x")
+    log = AllFrames(SMALL, spec, None, folder).read("x")
     assert len(log) == sum(len(part["frames"]) for part in parts) and log.parts == [0]
     row = 0
     for part in parts:

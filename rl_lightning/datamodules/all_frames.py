@@ -14,7 +14,7 @@ from rl_lightning.replay.recorded_sequences import check_recorded, read_recorded
 from rl_lightning.types import EnvSpec
 
 
-class FrameSource:
+class AllFrames:
     """Frames that an earlier stage collected, recorded ones, or both, the recorded ones first.
 
     Args:
