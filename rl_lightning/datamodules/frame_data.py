@@ -11,9 +11,9 @@ from torch import Tensor
 
 from rl_lightning.clock.phases import Phase
 from rl_lightning.clock.run_clock import RunClock
+from rl_lightning.datamodules.all_frames import AllFrames
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.datamodules.bases.rl_data import RLData
-from rl_lightning.datamodules.all_frames import AllFrames
 from rl_lightning.datasets.in_memory import DatasetLike
 from rl_lightning.envs.make import probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config

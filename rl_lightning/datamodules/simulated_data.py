@@ -7,9 +7,9 @@ from typing import Any, Literal
 import torch
 
 from rl_lightning.artifacts import load_exported
+from rl_lightning.datamodules.all_frames import AllFrames
 from rl_lightning.datamodules.bases.env_data import MOST_EVAL_ENVS, EnvData
 from rl_lightning.datamodules.frame_data import num_collections
-from rl_lightning.datamodules.all_frames import AllFrames
 from rl_lightning.datamodules.on_policy_data import OnPolicyData
 from rl_lightning.datamodules.online_data import OnlineData
 from rl_lightning.datasets.in_memory import DatasetLike

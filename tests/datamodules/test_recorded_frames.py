@@ -103,7 +103,7 @@ def test_a_world_learns_from_a_folder_of_films(recorded):
 
 
 def test_frames_are_asked_for(recorded):
-    with pytest.raises(ConfigError, match=r"no frames: give data.frames_from"):
+    with pytest.raises(ConfigError, match=r"no frames: give frames_from"):
         RewardStepData(SMALL)
     with pytest.raises(DataError, match="recorded in another env"):
         SimulatedData(
