@@ -11,8 +11,10 @@ from torch import Tensor
 
 from rl_lightning.clock.phases import Phase
 from rl_lightning.clock.run_clock import RunClock
+from rl_lightning.datamodules.all_frames import AllFrames
 from rl_lightning.datamodules.bases.env_data import EnvData
 from rl_lightning.datamodules.bases.rl_data import RLData
+from rl_lightning.datasets.in_memory import DatasetLike
 from rl_lightning.envs.make import probe_spec
 from rl_lightning.envs.own_envs import EnvLike, as_env_config
 from rl_lightning.errors import ConfigError, DataError, ResumeError
@@ -21,7 +23,7 @@ from rl_lightning.functional.reward_classes import CLASSES, reward_label
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.frames.frame_world import frame_shape
 from rl_lightning.ranges import Fraction, FractionBelowOne, PositiveFraction, PositiveInt
-from rl_lightning.replay.frames.frame_artifacts import check_spec, load_frames, read_frames_meta
+from rl_lightning.replay.frames.frame_artifacts import check_spec, read_frames_meta
 from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.replay.reward_samplers import GroupSampler, MBARCSampler, RewardSampler
 from rl_lightning.replay.segments import SegmentStore
@@ -115,10 +117,12 @@ class FrameData(RLData):
 
     Args:
         env: The environment that the frames are of; nothing is played here.
-        frames_from: Artifact of the newest collection.
+        frames_from: Artifact of the newest collection; null: what is recorded alone.
         batch_size: Windows, or steps, of one update.
         updates_per_block: Updates made of one gather.
         val_fraction: Fraction of every collection, at its end, that no update sees.
+        dataset: Recorded episodes (a folder of films, a data set of pictures) to learn from, before what was collected
+            where there is both; null: none.
     """
 
     yields = FrameWindow
@@ -127,31 +131,32 @@ class FrameData(RLData):
     def __init__(
         self,
         env: EnvLike,
-        frames_from: Artifact,
+        frames_from: Artifact | None,
         batch_size: PositiveInt,
         updates_per_block: PositiveInt,
         val_fraction: FractionBelowOne,
+        dataset: DatasetLike | None = None,
     ) -> None:
         super().__init__()
-        self.env, self.artifact = as_env_config(env), frames_from
+        self.env = as_env_config(env)
         self.batch_size, self.updates_per_block, self.val_fraction = (
             batch_size,
             updates_per_block,
             val_fraction,
         )
         self.spec = probe_spec(self.env)
-        frame_shape(self.spec)
+        self.source = AllFrames(self.env, self.spec, frames_from, dataset)
         self._log: FrameLog | None = None
         self.draw: torch.Generator | None = None
 
     def derive(self, name: str) -> int:
-        return super().derive(f"{name}/{num_collections(self.artifact)}")
+        return super().derive(f"{name}/{num_collections(self.source.artifact)}")
 
     @property
     def log(self) -> FrameLog:
         """All frames, read when they are first asked for."""
         if self._log is None:
-            self._log = load_frames(self.artifact, self.spec)
+            self._log = self.source.read("a world of frames")
         return self._log
 
     @property
@@ -210,7 +215,7 @@ class FrameData(RLData):
             if not strict:
                 return None
             raise DataError(
-                f"{self.artifact}: no held-out episode has {length} steps in a row; raise data.val_fraction"
+                f"{self.source}: no held-out episode has {length} steps in a row; raise data.val_fraction"
             )
         own = torch.Generator().manual_seed(self.derive("holdout"))
         chosen = rows[torch.randperm(len(rows), generator=own)[:count]]
@@ -247,7 +252,7 @@ class FrameData(RLData):
         assert self.draw is not None
         if state["rows"] != len(self.log):
             raise ResumeError(
-                f"{self.artifact} has {len(self.log)} frames, this run began with {state['rows']}: an exact resume "
+                f"{self.source} has {len(self.log)} frames, this run began with {state['rows']}: an exact resume "
                 "needs the same"
             )
         self.draw.set_state(state["draw"])
@@ -258,7 +263,7 @@ class FrameWindowData(FrameData):
 
     Args:
         env: The environment that the frames are of; nothing is played here.
-        frames_from: Artifact of the newest collection.
+        frames_from: Artifact of the newest collection; null: what is recorded alone.
         sequence_length: Steps of a window.
         batch_size: Windows of one update.
         updates_per_block: Updates made of one gather.
@@ -267,20 +272,23 @@ class FrameWindowData(FrameData):
             its course (a ball off a wall), beside what chance brings: what happens seldom is seen again and again.
             Palettes only.
         rare_pixel_threshold: Fraction of all pixels below which a colour is rare.
+        dataset: Recorded episodes (a folder of films, a data set of pictures) to learn from, before what was collected
+            where there is both; null: none.
     """
 
     def __init__(
         self,
         env: EnvLike,
-        frames_from: Artifact,
+        frames_from: Artifact | None = None,
         sequence_length: PositiveInt = 50,
         batch_size: PositiveInt = 4,
         updates_per_block: PositiveInt = 1,
         val_fraction: FractionBelowOne = 0.05,
         event_fraction: Fraction = 0.0,
         rare_pixel_threshold: PositiveFraction = 0.001,
+        dataset: DatasetLike | None = None,
     ) -> None:
-        super().__init__(env, frames_from, batch_size, updates_per_block, val_fraction)
+        super().__init__(env, frames_from, batch_size, updates_per_block, val_fraction, dataset)
         if event_fraction and frame_shape(self.spec)[0] > 1:
             raise ConfigError(
                 "data.event_fraction knows colours by their index; with frames in RGB leave it at 0"
@@ -296,7 +304,7 @@ class FrameWindowData(FrameData):
         own = starts[~self.held[starts] & ~self.held[self._last(starts)]]
         if not len(own):
             raise DataError(
-                f"{self.artifact}: every window of {self.length} steps touches held-out frames; lower data.val_fraction"
+                f"{self.source}: every window of {self.length} steps touches held-out frames; lower data.val_fraction"
             )
         self.begin = own
         self.turns = own[self._event_windows(own)] if self.event_fraction else own[:0]
@@ -310,7 +318,7 @@ class FrameWindowData(FrameData):
             has_event, rows = has_event | turns[rows], after[rows]
         if not has_event.any():
             raise DataError(
-                f"{self.artifact}: no colour of less than {self.rare_pixel_threshold:.2g} of all "
+                f"{self.source}: no colour of less than {self.rare_pixel_threshold:.2g} of all "
                 "pixels changes its course; raise "
                 "data.rare_pixel_threshold, or set data.event_fraction 0"
             )
@@ -336,23 +344,26 @@ class RewardStepData(FrameData):
 
     Args:
         env: The environment that the frames are of; nothing is played here.
-        frames_from: Artifact of the newest collection.
+        frames_from: Artifact of the newest collection; null: what is recorded alone.
         reward_sampler: The strategy; null: MBARC's.
         batch_size: Steps of one update.
         updates_per_block: Updates made of one gather.
         val_fraction: Fraction of every collection, at its end, that no update sees.
+        dataset: Recorded episodes (a folder of films, a data set of pictures) to learn from, before what was collected
+            where there is both; null: none.
     """
 
     def __init__(
         self,
         env: EnvLike,
-        frames_from: Artifact,
+        frames_from: Artifact | None = None,
         reward_sampler: RewardSampler | None = None,
         batch_size: PositiveInt = 32,
         updates_per_block: PositiveInt = 1,
         val_fraction: FractionBelowOne = 0.05,
+        dataset: DatasetLike | None = None,
     ) -> None:
-        super().__init__(env, frames_from, batch_size, updates_per_block, val_fraction)
+        super().__init__(env, frames_from, batch_size, updates_per_block, val_fraction, dataset)
         self.reward_sampler = reward_sampler or MBARCSampler()
 
     def prepare(self) -> None:

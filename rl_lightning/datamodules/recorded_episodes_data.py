@@ -1,4 +1,4 @@
-"""Episodes that an earlier stage recorded, in random windows."""
+"""Episodes that an earlier stage recorded, or that a data set holds, in random windows."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rl_lightning.artifacts import load_exported
 from rl_lightning.datamodules.bases.eval_env_data import EvalEnvData
+from rl_lightning.datasets.in_memory import IN_MEMORY, DatasetLike
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.ranges import FractionBelowOne, PositiveInt
 from rl_lightning.replay.segments import SegmentStore
+from rl_lightning.rollout.episode_splitter import load_recording
 from rl_lightning.seeding import derive
 from rl_lightning.types import Sequences
 
@@ -25,12 +26,13 @@ class RecordedEpisodesData(EvalEnvData):
     """Random windows of recorded episodes; one that runs into the next episode tells so by `is_first`.
 
     Args:
-        recording: Artifact of the stage that recorded.
         env: Where they were recorded.
+        recording: Artifact of the stage that recorded; null: the data set's.
         batch_size: Windows of one update.
         sequence_length: Rows of a window; 1 gives single frames.
         updates_per_block: Updates of one block.
         val_fraction: Fraction of the episodes that no update sees, the same for every stage of one seed.
+        dataset: Recorded episodes (a folder of films, a data set) in place of a stage's; null: none.
     """
 
     yields = Sequences
@@ -38,15 +40,18 @@ class RecordedEpisodesData(EvalEnvData):
 
     def __init__(
         self,
-        recording: Artifact,
         env: EnvLike,
+        recording: Artifact | None = None,
         batch_size: PositiveInt = 64,
         sequence_length: PositiveInt = 1,
         updates_per_block: PositiveInt = 50,
         val_fraction: FractionBelowOne = 0.1,
+        dataset: DatasetLike | None = None,
     ) -> None:
         super().__init__(env)
-        self.source, self.batch_size, self.sequence_length = recording, batch_size, sequence_length
+        self.recording, self.dataset_given = recording, dataset
+        self.source = recording if dataset is None else dataset if isinstance(dataset, str) else IN_MEMORY
+        self.batch_size, self.sequence_length = batch_size, sequence_length
         self.updates_per_block, self.val_fraction = updates_per_block, val_fraction
         self.draw: torch.Generator | None = None
 
@@ -57,7 +62,7 @@ class RecordedEpisodesData(EvalEnvData):
     def open(self, stage: str) -> None:
         if self.draw is not None:
             return
-        rows: Any = load_exported(self.source, "recording")
+        rows = load_recording(self.recording, self.dataset_given, self.env, self.spec)
         self.rows = rows
         known = (tuple(rows.obs_shape), tuple(rows.action_shape))
         if known != (tuple(self.spec.obs_shape), tuple(self.spec.action_shape)):

@@ -15,9 +15,6 @@ from rl_lightning.behaviors.random_actor import random_actor
 from rl_lightning.clock.phases import Phase
 from rl_lightning.clock.run_clock import RunClock
 from rl_lightning.datamodules.bases.replay_data import ReplayData
-from rl_lightning.datasets import check_env, load_dataset
-from rl_lightning.datasets.dataset import check_learner
-from rl_lightning.datasets.formats.pictures import check_frames, picture_shape
 from rl_lightning.datasets.in_memory import DatasetLike, OfflineSource, look_at_all
 from rl_lightning.envs.make import make_envs
 from rl_lightning.envs.own_envs import EnvLike
@@ -32,7 +29,7 @@ from rl_lightning.models.rssm.open_loop import (
 )
 from rl_lightning.models.rssm.world_model import LatentWorld
 from rl_lightning.ranges import Fraction, NonNegativeInt, PositiveFloat, PositiveInt
-from rl_lightning.replay.recorded_sequences import fill_with_episodes
+from rl_lightning.replay.recorded_sequences import check_recorded, fill_with_episodes, read_recorded
 from rl_lightning.replay.sequence import SequenceReplay, SequenceReplayFactory
 from rl_lightning.rollout.collect import ActFn, Collector
 from rl_lightning.types import Carry, Sequences
@@ -93,7 +90,7 @@ class SequenceData(ReplayData[SequenceReplay]):
         if not self.recorded and dataset_fraction is not None:
             raise ConfigError("data.dataset_fraction is of data.dataset, which is not given")
         for source, _ in self.recorded:
-            self._check_recorded(source)
+            check_recorded(source, self.spec)
         self.dataset_fraction = dataset_fraction
         # buffers of data sets alone, and their weights
         self.recorded_weights: dict[str, float] = {}
@@ -132,17 +129,9 @@ class SequenceData(ReplayData[SequenceReplay]):
         self.draw = self.generator("replay")
         self.random_act = random_actor(self.spec)
 
-    def _check_recorded(self, source: OfflineSource) -> None:
-        picture = picture_shape(source.about) if self.spec.is_pixels else None
-        fitted = picture is not None and picture != tuple(self.spec.obs_shape)
-        if picture is not None and fitted:
-            check_frames(source.name, picture, (self.spec.obs_shape[0] // self.spec.num_stack,))
-        check_env(source.name, source.spec, self.spec, fitted)
-
     def _load_dataset(self, source: OfflineSource, name: str) -> None:
         """Every rank learns from all of it; a resumed run brings what its buffers held."""
-        rows = load_dataset(source.name) if source.dataset is None else source.dataset
-        check_learner(rows, type(self.agent).__name__, ("rewards", "terminals"))
+        rows = read_recorded(source, type(self.agent).__name__)
         self.learned_from.append({"name": rows.name, "sha256": rows.sha256, "rows": rows.rows})
         fill_with_episodes(self.named(name), rows, self.spec, self.env.palette)
         if not self.named(name).ready:

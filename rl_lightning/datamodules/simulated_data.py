@@ -7,20 +7,21 @@ from typing import Any, Literal
 import torch
 
 from rl_lightning.artifacts import load_exported
+from rl_lightning.datamodules.all_frames import AllFrames
 from rl_lightning.datamodules.bases.env_data import MOST_EVAL_ENVS, EnvData
 from rl_lightning.datamodules.frame_data import num_collections
 from rl_lightning.datamodules.on_policy_data import OnPolicyData
 from rl_lightning.datamodules.online_data import OnlineData
+from rl_lightning.datasets.in_memory import DatasetLike
 from rl_lightning.envs.own_envs import EnvLike
 from rl_lightning.errors import ConfigError
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.frames.frame_metrics import imagined_windows
-from rl_lightning.models.frames.frame_world import FrameWorld, frame_shape
+from rl_lightning.models.frames.frame_world import FrameWorld
 from rl_lightning.models.imagined_windows import ImaginedWindows
 from rl_lightning.nn.frames.reward_net import RewardNet
 from rl_lightning.ranges import NonNegativeInt, PositiveFloat, PositiveInt
 from rl_lightning.replay import BufferFactory, Replay
-from rl_lightning.replay.frames.frame_artifacts import load_frames
 from rl_lightning.replay.frames.frame_log import FrameLog
 from rl_lightning.rollout.simulated_env import SimulatedEnvs, StartStates
 
@@ -56,7 +57,7 @@ class SimulatedEnvMixin(EnvData):
     clock_name = "update"
     artifact: Artifact
     reward_artifact: Artifact | None
-    frames_artifact: Artifact
+    frames: AllFrames
     horizon: int
     pin_last_env_to_start: bool
     truncation_value: str
@@ -68,24 +69,25 @@ class SimulatedEnvMixin(EnvData):
         self,
         world: Artifact,
         reward: Artifact | None,
-        frames: Artifact,
+        frames: Artifact | None,
+        dataset: DatasetLike | None,
         horizon: int,
         pin_last_env_to_start: bool,
         truncation_value: str,
         eval_env: Literal["real", "model"],
         sim_dtype: str,
     ) -> None:
-        frame_shape(self.spec)
+        self.frames = AllFrames(self.env, self.spec, frames, dataset)
         if truncation_value not in ("critic", "world_model"):
             raise ConfigError(f"data.truncation_value is '{truncation_value}'; choose critic or world_model")
         if eval_env not in ("real", "model"):
             raise ConfigError(f"data.eval_env is '{eval_env}'; choose real or model")
-        self.artifact, self.reward_artifact, self.frames_artifact = world, reward, frames
+        self.artifact, self.reward_artifact = world, reward
         self.horizon, self.pin_last_env_to_start = horizon, pin_last_env_to_start
         self.truncation_value, self.eval_env, self.sim_dtype = truncation_value, eval_env, sim_dtype
 
     def derive(self, name: str) -> int:
-        return super().derive(f"{name}/{num_collections(self.frames_artifact)}")
+        return super().derive(f"{name}/{num_collections(self.frames.artifact)}")
 
     def make_simulated_envs(
         self, count: int, device: torch.device | str = "cpu", gamma: float = 0.99
@@ -102,7 +104,7 @@ class SimulatedEnvMixin(EnvData):
                 f"{self.artifact} tells no reward; give data.reward_from, the artifact of a reward stage"
             )
         starts = FrameStarts(
-            load_frames(self.frames_artifact, self.spec),
+            self.frames.read("a world of frames"),
             self.context_steps if world.recurrent_state_size else 0,
         )
         world = world.to(device).for_simulation(self.sim_dtype)
@@ -148,7 +150,7 @@ class SimulatedData(SimulatedEnvMixin, OnPolicyData):
     Args:
         env: The real environment, where the policy is evaluated.
         world_from: Artifact of the stage that learned the world.
-        frames_from: Artifact of the newest collection: where imagined episodes begin.
+        frames_from: Artifact of the newest collection, where imagined episodes begin; null: in what is recorded.
         reward_from: Artifact of the stage that learned the reward head; null: the world's own head.
         num_envs: Agents, stepped together in one pass.
         rollout_steps: Steps of each agent in one rollout.
@@ -158,13 +160,14 @@ class SimulatedData(SimulatedEnvMixin, OnPolicyData):
         eval_env: Where evaluation and rl play act: real, or model (to watch what the agent trains in).
         sim_dtype: Compute the world in bfloat16 while imagining.
         normalize_rewards: Divide rewards by the running spread of the discounted return; evaluation is untouched.
+        dataset: Recorded episodes where imagined ones begin, too; null: none.
     """
 
     def __init__(
         self,
         env: EnvLike,
         world_from: Artifact,
-        frames_from: Artifact,
+        frames_from: Artifact | None = None,
         reward_from: Artifact | None = None,
         num_envs: PositiveInt = 16,
         rollout_steps: PositiveInt = 50,
@@ -174,12 +177,14 @@ class SimulatedData(SimulatedEnvMixin, OnPolicyData):
         eval_env: Literal["real", "model"] = "real",
         sim_dtype: Literal["float32", "bfloat16"] = "float32",
         normalize_rewards: bool = False,
+        dataset: DatasetLike | None = None,
     ) -> None:
         super().__init__(env, num_envs, rollout_steps, "sync", normalize_rewards)
         self.init_simulation(
             world_from,
             reward_from,
             frames_from,
+            dataset,
             horizon,
             pin_last_env_to_start,
             truncation_value,
@@ -194,7 +199,7 @@ class SimulatedReplayData(SimulatedEnvMixin, OnlineData):
     Args:
         env: The real environment, where the policy is evaluated.
         world_from: Artifact of the stage that learned the world.
-        frames_from: Artifact of the newest collection: where imagined episodes begin.
+        frames_from: Artifact of the newest collection, where imagined episodes begin; null: in what is recorded.
         reward_from: Artifact of the stage that learned the reward head; null: the world's own head.
         num_envs: Agents, stepped together in one pass.
         batch_size: Rows of one update.
@@ -207,13 +212,14 @@ class SimulatedReplayData(SimulatedEnvMixin, OnlineData):
         truncation_value: Value of a cut episode's rest: critic (the learner's own value) or world_model (the world's).
         eval_env: Where evaluation and rl play act: real, or model (to watch what the agent trains in).
         sim_dtype: Compute the world in bfloat16 while imagining.
+        dataset: Recorded episodes where imagined ones begin, too; null: none.
     """
 
     def __init__(
         self,
         env: EnvLike,
         world_from: Artifact,
-        frames_from: Artifact,
+        frames_from: Artifact | None = None,
         reward_from: Artifact | None = None,
         num_envs: PositiveInt = 16,
         batch_size: PositiveInt = 32,
@@ -226,12 +232,14 @@ class SimulatedReplayData(SimulatedEnvMixin, OnlineData):
         truncation_value: str = "critic",
         eval_env: Literal["real", "model"] = "real",
         sim_dtype: Literal["float32", "bfloat16"] = "float32",
+        dataset: DatasetLike | None = None,
     ) -> None:
         super().__init__(env, num_envs, batch_size, buffer, learning_starts, train_every, utd_ratio, "sync")
         self.init_simulation(
             world_from,
             reward_from,
             frames_from,
+            dataset,
             horizon,
             pin_last_env_to_start,
             truncation_value,

@@ -99,11 +99,11 @@ def locate(name: str, missing_ok: bool = False) -> Source:
         return _replay(name)
     if path.is_dir():
         if not any((path / each).is_file() for each in FOLDER_MARKS) and not any(
-            next(path.glob(f"*{suffix}"), None) for suffix in (".npz", ".npy", ".parquet", ".json")
+            next(path.glob(f"*{suffix}"), None) for suffix in (".npz", ".npy", ".parquet", ".json", ".mp4")
         ):
             raise DataError(
-                f"{name}: is a folder without a data set (LeRobot's meta/info.json, an .npz for each episode, an .npy "
-                "for each array, RLlib's .json or .parquet); else a data set is one file "
+                f"{name}: is a folder without a data set (LeRobot's meta/info.json, an .npz for each episode, an .mp4 "
+                "and a table for each, an .npy for each array, RLlib's .json or .parquet); else a data set is one file "
                 f"({', '.join(READABLE)}) or a name from rl data list"
             )
         return Source("file", name, path)

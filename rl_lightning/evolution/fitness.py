@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rl_lightning.artifacts import load_exported
-from rl_lightning.envs.make import EnvConfig, make_envs
+from rl_lightning.datasets.in_memory import DatasetLike
+from rl_lightning.envs.make import EnvConfig, make_envs, probe_spec
 from rl_lightning.errors import ConfigError
 from rl_lightning.evolution.dream_rollout import dream_rollout
 from rl_lightning.evolution.env_rollout import evaluate_in_env
 from rl_lightning.io.artifact_place import Artifact
 from rl_lightning.models.world_models.controller import Controller
 from rl_lightning.models.world_models.vision_memory import VisionMemoryModel
+from rl_lightning.rollout.episode_splitter import load_recording
 from rl_lightning.seeding import derive
 
 
@@ -49,20 +50,22 @@ class DreamFitness(Fitness):
     """Rewards in dreams that begin where recorded episodes began.
 
     Args:
-        recording: Artifact of the stage that recorded the episodes.
+        recording: Artifact of the stage that recorded the episodes; null: the data set's.
         num_rollouts: Dreams per member.
         max_steps: Longest dream.
         temperature: Above 1 the dream is less certain than the memory thinks, and harder to exploit (paper: 1.15).
         termination_threshold: A dream is over when its end is likelier than this; null draws it with its likelihood.
+        dataset: Recorded episodes (a folder of films, a data set) in place of a stage's; null: none.
     """
 
     def __init__(
         self,
-        recording: Artifact,
+        recording: Artifact | None = None,
         num_rollouts: int = 16,
         max_steps: int = 300,
         temperature: float = 1.0,
         termination_threshold: float | None = 0.5,
+        dataset: DatasetLike | None = None,
     ) -> None:
         if min(num_rollouts, max_steps) < 1 or temperature <= 0.0:
             raise ConfigError("fitness.rollouts and fitness.steps must be at least 1, temperature above 0")
@@ -70,13 +73,14 @@ class DreamFitness(Fitness):
             raise ConfigError(
                 f"fitness.threshold is {termination_threshold}; it is a probability, or null to draw the end"
             )
-        self.recording, self.rollouts, self.max_steps = recording, num_rollouts, max_steps
+        self.recording, self.dataset = recording, dataset
+        self.rollouts, self.max_steps = num_rollouts, max_steps
         self.temperature, self.termination_threshold = temperature, termination_threshold
         self.first: Tensor | None = None  # frames that episodes began with
 
     def open(self, env: EnvConfig) -> None:
         if self.first is None:
-            rows: Any = load_exported(self.recording, "recording")
+            rows = load_recording(self.recording, self.dataset, env, probe_spec(env))
             self.first = rows.obs[rows.is_first].clone()
 
     def evaluate(self, players: Population, seed: int, rollouts: int) -> tuple[Tensor, int]:

@@ -5,11 +5,35 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from rl_lightning.datasets.dataset import Dataset
-from rl_lightning.datasets.formats.pictures import Frames, fit_frames, picture_shape, stack_frames
+from rl_lightning.datasets.dataset import Dataset, check_env, check_learner
+from rl_lightning.datasets.formats.pictures import (
+    Frames,
+    check_frames,
+    fit_frames,
+    picture_shape,
+    stack_frames,
+)
+from rl_lightning.datasets.in_memory import OfflineSource
+from rl_lightning.datasets.load import load_dataset
 from rl_lightning.errors import ConfigError
 from rl_lightning.replay.sequence import SequenceReplay
 from rl_lightning.types import EnvSpec, Steps
+
+
+def check_recorded(source: OfflineSource, spec: EnvSpec) -> None:
+    """Raises unless what was recorded fits an env, or is pictures that can be made to."""
+    picture = picture_shape(source.about) if spec.is_pixels else None
+    fitted = picture is not None and picture != tuple(spec.obs_shape)
+    if picture is not None and fitted:
+        check_frames(source.name, picture, (spec.obs_shape[0] // spec.num_stack,))
+    check_env(source.name, source.spec, spec, fitted)
+
+
+def read_recorded(source: OfflineSource, learner: str) -> Dataset:
+    """Its rows; raises where they lack what a model of whole steps learns from."""
+    rows = load_dataset(source.name) if source.dataset is None else source.dataset
+    check_learner(rows, learner, ("rewards", "terminals"))
+    return rows
 
 
 def fill_with_episodes(

@@ -1,4 +1,4 @@
-"""Whole episodes out of a stream of steps, as arrival rows."""
+"""Whole episodes out of a stream of steps, or of a data set, as arrival rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_lightning.types import Steps
+from rl_lightning.artifacts import load_exported
+from rl_lightning.datasets.in_memory import DatasetLike, look_at
+from rl_lightning.envs.make import EnvConfig
+from rl_lightning.errors import ConfigError
+from rl_lightning.io.artifact_place import Artifact
+from rl_lightning.models.world_models.episode_store import Recording
+from rl_lightning.replay.frames.recorded_frames import recorded_episodes
+from rl_lightning.replay.recorded_sequences import check_recorded, read_recorded
+from rl_lightning.types import EnvSpec, Steps
 
 Rows = dict[str, np.ndarray]  # obs, action, reward, terminated, truncated, is_first; one row per observation
 
@@ -68,3 +76,31 @@ def _rows(parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]], last: np.ndarr
 
 def joined(episodes: list[Rows]) -> Rows:
     return {name: np.concatenate([rows[name] for rows in episodes]) for name in episodes[0]}
+
+
+def load_recording(
+    artifact: Artifact | None, dataset: DatasetLike | None, env: EnvConfig, spec: EnvSpec
+) -> Recording:
+    """Episodes that an earlier stage recorded, or those of a data set.
+
+    Args:
+        artifact: Of the stage; null: the data set's.
+        dataset: What was recorded elsewhere; null: the artifact's.
+        env: Where they are of.
+        spec: Of it.
+    """
+    if (artifact is None) == (dataset is None):
+        raise ConfigError(
+            "episodes are of data.recording, the artifact of a stage that recorded, or of data.dataset: give "
+            "one of them"
+        )
+    if artifact is not None:
+        return load_exported(artifact, "recording")  # type: ignore[return-value]  # whose name says what it is
+    assert dataset is not None
+    source = look_at(dataset)
+    check_recorded(source, spec)
+    recording, splitter = Recording.from_spec(spec), EpisodeSplitter(1)
+    rows = read_recorded(source, "a world model")
+    parts = [part for steps in recorded_episodes(rows, spec, env.palette) for part in splitter.add(steps)]
+    recording.append(joined(parts))
+    return recording

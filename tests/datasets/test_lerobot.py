@@ -11,7 +11,9 @@ import pytest
 from rl_lightning.analysis.dataset_tables import check_dataset
 from rl_lightning.datasets import load_dataset
 from rl_lightning.datasets.formats.convert import convert
+from rl_lightning.datasets.formats.pictures import picture_shape
 from rl_lightning.errors import DataError
+from rl_lightning.rollout.video import write_video
 
 pytest.importorskip("pyarrow")
 LENGTHS = (4, 3, 2)
@@ -107,8 +109,22 @@ def test_teleoperated_demonstrations_have_no_outcomes(tmp_path):
 def test_features_that_are_told(folder, tmp_path):
     convert(str(folder), tmp_path / "a.hdf5", columns="observations=observation.state")
     assert load_dataset(str(tmp_path / "a.hdf5")).obs.shape == (9, 2)
-    with pytest.raises(DataError, match=r"no observation 'observation.images.top' in numbers"):
+    with pytest.raises(DataError, match=r"no observation 'observation.images.side' in numbers"):
+        convert(str(folder), tmp_path / "b.hdf5", columns="observations=observation.images.side")
+
+
+def test_a_camera_that_is_told(folder, tmp_path):
+    film = folder / "videos/observation.images.top/chunk-000/file-000.mp4"
+    with pytest.raises(DataError, match="not a film that can be read"):
         convert(str(folder), tmp_path / "b.hdf5", columns="observations=observation.images.top")
+    write_video([np.full((8, 8, 3), 25 * t, np.uint8) for t in range(9)], film, 10)
+    convert(str(folder), tmp_path / "b.hdf5", columns="observations=observation.images.top")
+    rows = load_dataset(str(tmp_path / "b.hdf5"))
+    assert picture_shape(rows.about) == (3, 8, 8) and rows.lengths().tolist() == [4, 3, 2]
+    assert np.allclose(rows.obs.float().mean(1), 25.0 * np.arange(9), atol=3)
+    write_video([np.zeros((8, 8, 3), np.uint8)] * 8, film, 10)
+    with pytest.raises(DataError, match="have 8 frames, its tables 9 rows"):
+        convert(str(folder), tmp_path / "c.hdf5", columns="observations=observation.images.top")
 
 
 def test_a_file_that_is_missing_is_missed(folder):
@@ -130,6 +146,7 @@ def test_a_bad_info(folder, text):
 def test_pictures_alone(folder):
     info = json.loads((folder / "meta" / "info.json").read_text())
     info["features"] = {key: info["features"][key] for key in ("observation.images.top", "action")}
+    info["features"]["observation.images.side"] = info["features"]["observation.images.top"]
     (folder / "meta" / "info.json").write_text(json.dumps(info))
     with pytest.raises(DataError, match="observes pictures alone"):
         load_dataset(str(folder))

@@ -14,8 +14,12 @@ from rl_lightning.errors import DataError
 
 
 def files_of(folder: Path) -> list[Path]:
-    """All files that a data set in a folder is made of, but for videos, which are not read."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix.lower() != ".mp4")
+    """All files that a data set in a folder is made of, but for LeRobot's videos, of which there are many."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and (path.parent == folder or path.suffix.lower() != ".mp4")
+    )
 
 
 def read_folder(folder: Path) -> Raw:

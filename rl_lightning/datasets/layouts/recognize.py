@@ -16,6 +16,7 @@ from rl_lightning.datasets.formats.plain_pickle import check_numbers, read_pickl
 from rl_lightning.datasets.formats.raw import LAYOUT, Raw
 from rl_lightning.datasets.formats.tensors import read_pt
 from rl_lightning.datasets.layouts import lerobot, npy, ogbench, rllib, robomimic
+from rl_lightning.datasets.layouts.films import is_films, read_films
 from rl_lightning.datasets.layouts.folder import read_folder
 from rl_lightning.datasets.layouts.python_values import from_python
 from rl_lightning.datasets.layouts.table import read_csv, read_parquet
@@ -62,6 +63,10 @@ def read_file(path: Path, columns: Columns = None) -> Raw:
 def _read_folder(folder: Path, columns: Columns) -> Raw:
     if lerobot.is_lerobot(folder):
         return lerobot.read_lerobot(folder, _observed(folder, columns))
+    if is_films(folder):
+        if columns is not None:
+            raise DataError(f"{folder}: holds films, whose tables name their columns; leave --columns out")
+        return read_films(folder)
     if any(folder.glob("*.parquet")):
         return read_parquet(folder, columns)
     if any(folder.glob("*.json")):
@@ -104,7 +109,7 @@ def read_any(path: Path, columns: Columns = None) -> Raw:
     if suffix == ".npy" and path.is_file() and npy.holds_objects(path):
         return npy.read_objects(path)
     if suffix == ".parquet" or (
-        path.is_dir() and not lerobot.is_lerobot(path) and any(path.glob("*.parquet"))
+        path.is_dir() and not lerobot.is_lerobot(path) and not is_films(path) and any(path.glob("*.parquet"))
     ):
         return read_parquet(path, columns, unpack=True)
     return read_file(path, columns)

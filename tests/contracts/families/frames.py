@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from contracts.artifacts import FOLDER, artifact
+from contracts.artifacts import FOLDER, artifact, walks_file
 from contracts.case import Case, env
 
 from rl_lightning.algorithms import DQN, PPO, NextFrame, RandomPolicy, RewardModel
@@ -104,7 +104,12 @@ CASES = [
     ),
     Case(
         "next-frame-remembers",
-        partial(within, event_fraction=0.5, rare_pixel_threshold=0.05),
+        partial(
+            within,
+            event_fraction=0.5,
+            rare_pixel_threshold=0.05,
+            dataset=walks_file(FOLDER / "catch.hdf5", SMALL),
+        ),
         partial(
             NextFrame,
             predictor=partial(RECIPE, reward_net=MeanRewardNet, recurrent_state_size=2),
