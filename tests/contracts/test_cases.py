@@ -28,7 +28,5 @@ def test_what_acts_and_is_trained_in_an_env_learns_it():
         "TDMPC",
         "TDMPC2",
         "DiceGuidance",
-        "COMBO",
-        "MOBILE",
     }  # taught their toys in tests of their own
     assert unproven == models | planned

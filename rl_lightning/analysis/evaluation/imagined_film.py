@@ -43,13 +43,18 @@ def imagine_windows(agent: LoadedAgent, horizon: int) -> ImaginedWindows:
 def imagined_table(windows: ImaginedWindows) -> str:
     """A line for each step."""
     means, count, steps = step_errors(windows), len(windows.true), windows.error.shape[1]
-    told = means.imagined_reward
-    columns = ["step", "error", "held", "reward", *([] if told is None else ["imagined"]), "windows"]
+    rewards = means.imagined_reward
+    columns = ["step", "error", "held", "reward", *([] if rewards is None else ["imagined"]), "windows"]
     rows = [columns]
     for t in range(steps):
         if not int(means.windows[t]):
             break
-        values = [means.error[t], means.held_error[t], means.reward[t], *([] if told is None else [told[t]])]
+        values = [
+            means.error[t],
+            means.held_error[t],
+            means.reward[t],
+            *([] if rewards is None else [rewards[t]]),
+        ]
         rows.append([str(t + 1), *(number(float(v)) for v in values), str(int(means.windows[t]))])
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
