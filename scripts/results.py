@@ -1,6 +1,7 @@
 """Keeps finished runs as small CSV files in results/, and shows them as a table.
 
     python scripts/results.py add RUN [RUN ...]     results/<run>.csv: every evaluation, what made them, the final test
+    python scripts/results.py add RUN --stopped     the same of a run that was ended before its budget, which the file says
     python scripts/results.py table                 all of results/, in Markdown
 
 A file begins with lines `# key: value` (command, config hash, versions, seed, date, test), then one row per evaluation.
@@ -59,13 +60,15 @@ def header(record: dict[str, Any], test: dict[str, Any]) -> dict[str, str]:
     return {key: str(value) for key, value in known.items()}
 
 
-def add(name: str, folder: Path = RESULTS) -> Path:
-    """Writes a finished run's file."""
+def add(name: str, folder: Path = RESULTS, stopped: bool = False) -> Path:
+    """Writes a finished run's file, or that of one which was stopped for good."""
     run = resolve(name)
     record, tested = run.read(), run.folder / "test.json"
-    if record["status"] != "finished":
+    if record["status"] != "finished" and not (stopped and record["status"] == "interrupted"):
         raise SystemExit(f"{name} is {record['status']}; only what is finished is a result")
     about = header(record, json.loads(tested.read_text()) if tested.is_file() else {})
+    if record["status"] == "interrupted":
+        about["stopped"] = f"at {record['env_step']} env steps, before its budget"
     folder.mkdir(exist_ok=True)
     path = folder / f"{run.folder.name}.csv"
     with path.open("w", newline="") as file:
@@ -104,11 +107,12 @@ def main(words: list[str]) -> int:
     )
     parser.add_argument("verb", choices=("add", "table"))
     parser.add_argument("runs", nargs="*")
+    parser.add_argument("--stopped", action="store_true")
     asked = parser.parse_args(words)
     if asked.verb == "table":
         print(table())
     for name in asked.runs if asked.verb == "add" else ():
-        print(add(name))
+        print(add(name, stopped=asked.stopped))
     return 0
 
 

@@ -64,7 +64,7 @@ def test_code_configs_and_policies_are_the_wheels_own(installed, tmp_path):
     package, configs, shelf = (
         Path(line) for line in run(installed / "python", "-c", code, cwd=tmp_path).split()
     )
-    assert package.is_relative_to(installed.parent)
+    assert package.is_relative_to(installed.parent) and (package / "py.typed").is_file()
     assert {p.relative_to(configs) for p in configs.rglob("*.yaml")} == {
         p.relative_to(ROOT / "configs") for p in (ROOT / "configs").rglob("*.yaml")
     }
