@@ -64,8 +64,6 @@ TRAINED = (
     "td3/pendulum",
     "td3_bc/hopper-medium",
     "rebrac/hopper-medium",
-    "cql/hopper-medium",
-    "edac/hopper-medium",
     "iql/hopper-medium",
     "bcq/hopper-medium",
     "diffusion_policy/detour",
