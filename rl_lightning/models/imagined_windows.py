@@ -54,10 +54,10 @@ def step_errors(windows: ImaginedWindows) -> StepErrors:
     def mean(values: Tensor) -> Tensor:
         return (values.double() * known).sum(0) / count.clamp_min(1.0)
 
-    told = windows.imagined_reward
+    rewards = windows.imagined_reward
     return StepErrors(
         mean(windows.error), mean(windows.held_error), mean(windows.reward),
-        None if told is None else mean(told), count.long(),
+        None if rewards is None else mean(rewards), count.long(),
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ Picture = NDArray[np.uint8]
 def imagine_windows(agent: LoadedAgent, horizon: int) -> ImaginedWindows:
     """Real windows beside what the agent's own world makes of their starts."""
     model, data = agent.cli.model.eval(), agent.cli.datamodule
+    data.connect(model, "test")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(derive(data.seed, "imagine"))
         windows = model.imagine_windows(data, horizon) or data.imagine_windows(horizon)
@@ -43,13 +44,18 @@ def imagine_windows(agent: LoadedAgent, horizon: int) -> ImaginedWindows:
 def imagined_table(windows: ImaginedWindows) -> str:
     """A line for each step."""
     means, count, steps = step_errors(windows), len(windows.true), windows.error.shape[1]
-    told = means.imagined_reward
-    columns = ["step", "error", "held", "reward", *([] if told is None else ["imagined"]), "windows"]
+    imagined = means.imagined_reward
+    columns = ["step", "error", "held", "reward", *([] if imagined is None else ["imagined"]), "windows"]
     rows = [columns]
     for t in range(steps):
         if not int(means.windows[t]):
             break
-        values = [means.error[t], means.held_error[t], means.reward[t], *([] if told is None else [told[t]])]
+        values = [
+            means.error[t],
+            means.held_error[t],
+            means.reward[t],
+            *([] if imagined is None else [imagined[t]]),
+        ]
         rows.append([str(t + 1), *(number(float(v)) for v in values), str(int(means.windows[t]))])
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
