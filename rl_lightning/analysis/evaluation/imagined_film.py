@@ -20,6 +20,7 @@ from rl_lightning.seeding import derive
 FPS, GAP = 4, 4
 MOST_WINDOWS = 4  # that a film of pictures shows side by side
 MOST_SIGNALS = 12  # that a film of numbers shows
+FLAT = 0.01  # of its mean: the least spread that a number is drawn in units of
 SMALL = 128  # pixels below which a picture is enlarged
 
 Picture = NDArray[np.uint8]
@@ -101,7 +102,8 @@ def _shown(image: torch.Tensor, colors: int) -> Picture:
 def _strips(windows: ImaginedWindows) -> list[Picture]:
     signals = [*range(windows.true.shape[2])][:MOST_SIGNALS]
     true = windows.true[..., signals].numpy()
-    mean, std = true.mean((0, 1)), true.std((0, 1)).clip(1e-6)
+    mean = true.mean((0, 1))
+    std = np.maximum(true.std((0, 1)), FLAT * np.abs(mean) + 1e-6)
     shown, imagined = true[0], windows.imagined[0][:, signals].numpy()
     goes_on = int(windows.same_episode[0].sum())
     return [
