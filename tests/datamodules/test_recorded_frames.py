@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from contracts.families.frames import RECIPE, SMALL
+from contracts.families.frames import RECIPE, SMALL, WORLD
 from contracts.families.world_models import DODGE
 
 from rl_lightning.algorithms import NextFrame
@@ -100,6 +100,19 @@ def test_a_world_learns_from_a_folder_of_films(recorded):
         1,
         *data.spec.obs_shape[1:],
     )
+
+
+def test_imagined_episodes_begin_at_recorded_frames(recorded):
+    """And what the world makes of them can be seen beside what came."""
+    folder, parts = recorded
+    data = SimulatedData(SMALL, WORLD, num_envs=2, horizon=3, pin_last_env_to_start=False, dataset=folder)
+    starts = data.make_simulated_envs(2).reset(seed=0)[0]
+    seen = {frames.tobytes() for part in parts for frames in part["frames"]}
+    assert all(stack.tobytes() in seen for stack in starts)
+    windows = data.imagine_windows(50)  # longer than any episode
+    steps = max(len(part["action"]) for part in parts)
+    assert windows.true.shape[1] == windows.imagined_reward.shape[1] == steps and windows.error.max() <= 1.0
+    assert windows.colors == 3 and set(windows.imagined_reward.unique().tolist()) <= {-1.0, 0.0, 1.0}
 
 
 def test_frames_are_asked_for(recorded):

@@ -20,6 +20,7 @@ from rl_lightning.seeding import derive
 FPS, GAP = 4, 4
 MOST_WINDOWS = 4  # that a film of pictures shows side by side
 MOST_SIGNALS = 12  # that a film of numbers shows
+FLAT = 0.01  # of its mean: the least spread that a number is drawn in units of
 SMALL = 128  # pixels below which a picture is enlarged
 
 Picture = NDArray[np.uint8]
@@ -28,6 +29,7 @@ Picture = NDArray[np.uint8]
 def imagine_windows(agent: LoadedAgent, horizon: int) -> ImaginedWindows:
     """Real windows beside what the agent's own world makes of their starts."""
     model, data = agent.cli.model.eval(), agent.cli.datamodule
+    data.connect(model, "test")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(derive(data.seed, "imagine"))
         windows = model.imagine_windows(data, horizon) or data.imagine_windows(horizon)
@@ -43,8 +45,8 @@ def imagine_windows(agent: LoadedAgent, horizon: int) -> ImaginedWindows:
 def imagined_table(windows: ImaginedWindows) -> str:
     """A line for each step."""
     means, count, steps = step_errors(windows), len(windows.true), windows.error.shape[1]
-    rewards = means.imagined_reward
-    columns = ["step", "error", "held", "reward", *([] if rewards is None else ["imagined"]), "windows"]
+    imagined = means.imagined_reward
+    columns = ["step", "error", "held", "reward", *([] if imagined is None else ["imagined"]), "windows"]
     rows = [columns]
     for t in range(steps):
         if not int(means.windows[t]):
@@ -53,7 +55,7 @@ def imagined_table(windows: ImaginedWindows) -> str:
             means.error[t],
             means.held_error[t],
             means.reward[t],
-            *([] if rewards is None else [rewards[t]]),
+            *([] if imagined is None else [imagined[t]]),
         ]
         rows.append([str(t + 1), *(number(float(v)) for v in values), str(int(means.windows[t]))])
     widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
@@ -100,7 +102,8 @@ def _shown(image: torch.Tensor, colors: int) -> Picture:
 def _strips(windows: ImaginedWindows) -> list[Picture]:
     signals = [*range(windows.true.shape[2])][:MOST_SIGNALS]
     true = windows.true[..., signals].numpy()
-    mean, std = true.mean((0, 1)), true.std((0, 1)).clip(1e-6)
+    mean = true.mean((0, 1))
+    std = np.maximum(true.std((0, 1)), FLAT * np.abs(mean) + 1e-6)
     shown, imagined = true[0], windows.imagined[0][:, signals].numpy()
     goes_on = int(windows.same_episode[0].sum())
     return [
