@@ -86,12 +86,15 @@ UNLIKE = (
     "overlay/dreamer-1m",
     "overlay/dreamer-12m-pixels",
     "world_models/dodge",
+    "iql",
+    "overlay/tdmpc2-48m",
+    "tdmpc2/states",
 )
 
 
 def swept(names: list[str]) -> list[Any]:
     """All of them with `-m slow`, one of every folder and the unlike ones without."""
-    first = {name.split("/")[0]: name for name in reversed(names)}.values()
+    first = {name.split("/")[0]: name for name in reversed(names) if "/" in name}.values()
     shown = {*first, *TRAINED, *RUN_WHOLE, *UNLIKE}
     return [pytest.param(name, marks=[] if name in shown else pytest.mark.slow) for name in names]
 
@@ -114,7 +117,14 @@ OFFLINE += ["--data.batch_size", "16"]
 SHORTER = {"ppo/recall": ["--env_steps", "32", "--data.rollout_steps", "8", "--model.n_epochs", "1"]}
 
 # A plan's episodes are of 200 steps and more: what is evaluated is what it costs.
-for _name in ("tdmpc/pendulum", "tdmpc2/pendulum", "tdmpc2/halfcheetah"):
+for _name in (
+    "tdmpc",
+    "tdmpc/pendulum",
+    "tdmpc2/pendulum",
+    "tdmpc2/halfcheetah",
+    "tdmpc2/states",
+    "tdmpc2/pixels",
+):
     SHORTER[_name] = [
         "--data.learning_starts",
         "40",
@@ -157,9 +167,10 @@ PLANS = [
     "--model.planner.init_args.horizon",
     "2",
 ]
-DREAMS = ("dreamer_", "planet/")
+DREAMS = ("dreamer_", "planet")
 
 # What a fragment is laid over, and what else it then needs; the rest goes onto the default of its folder.
+TDMPC2_SIZES = ("1m", "5m", "19m", "48m", "317m")
 DREAMER_SIZES = ("1m", "12m", "25m", "50m", "100m", "200m", "400m")
 BASES: dict[str, list[str]] = {
     "buffer": ["dqn/cartpole"],
@@ -170,6 +181,7 @@ BASES: dict[str, list[str]] = {
     "env/image": ["ppo/catch", "network/nature-cnn"],
     "env/image-gray": ["ppo/catch", "network/nature-cnn"],
     "env/noisy": ["sac/pendulum"],
+    **{f"overlay/tdmpc2-{size}": ["tdmpc2/states"] for size in TDMPC2_SIZES},
     **{f"overlay/dreamer-{size}": ["dreamer_v3/walker-walk"] for size in DREAMER_SIZES},
     **{f"overlay/dreamer-{size}-pixels": ["dreamer_v3/walker-walk-pixels"] for size in DREAMER_SIZES},
     "network/lstm-cnn": ["ppo/pong"],
@@ -292,7 +304,7 @@ def test_config_builds(name):
 )
 def test_config_trains(name, tmp_path, capsys):
     short = OFFLINE if supply(name) else [*SHORT, *WINDOWS] if name.startswith(DREAMS) else SHORT
-    short = [*short, *PLANS] if name.startswith("planet/") else short
+    short = [*short, *PLANS] if name.startswith("planet") else short
     code = main(["fit", "--config", name, "--name", "try", *short, *SHORTER.get(name, [])])
     captured = capsys.readouterr()
     assert code == 0, captured.err

@@ -129,6 +129,7 @@ def as_frame(values: Any) -> Any:
 
 Configs = str | Path | Sequence[str]
 Overrides = Mapping[str, Any] | None
+ARGUMENTS = ("env_steps", "updates", "seed", "seeds", "name", "imports", "debug")
 OptionValue = str | int | float | bool
 
 
@@ -189,6 +190,7 @@ def fit(
     short = {"run.env_steps": env_steps, "run.updates": updates, "seed_everything": seed, "run.name": name}
     flags, packages, given = sort_out(overrides, short, imports)
     names = usual_config(names, flags)
+    check_options(names, options)
     options = {**implied_options(names, flags), **options}
     composed = compose(names, options)
     request = Request(
@@ -201,6 +203,21 @@ def fit(
             title = given_name(request, composed)
             return _fit_seeds(composed, request, names, list(seeds), title, stem_of(names, composed))
         return fit_one(composed, request, names)
+
+
+def check_options(names: list[str], options: Mapping[str, Any]) -> None:
+    """Refuses an argument that is neither of `fit` nor of the config, with the nearest one that is."""
+    from rl_lightning.runs.config.compose import own_options
+    from rl_lightning.runs.store.names import did_you_mean
+
+    own = own_options(names) if options else {}
+    for name in options:
+        if name not in own:
+            hint = (
+                did_you_mean(name, [*own, *ARGUMENTS], 1)
+                or "; settings go into overrides: {'model.lr': 1e-3}"
+            )
+            raise ConfigError(f"neither fit nor {' + '.join(names)} has '{name}'{hint}")
 
 
 def fit_one(composed: dict[str, Any], request: Request, names: list[str]) -> TrainedRun:

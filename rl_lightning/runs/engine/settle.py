@@ -7,7 +7,7 @@ from rl_lightning.runs.config.build import RLCLI
 
 def settle(cli: RLCLI) -> str | None:
     """Sets what is null in the model's settings and asked of the env; says what was found out."""
-    from rl_lightning.envs.episode_ends import ends_by_itself
+    from rl_lightning.envs.ends import ends_by_itself
 
     model = cli.config.model.get("init_args") or {}
     if model.get("episodic", False) is not None:

@@ -204,8 +204,10 @@ def test_the_same_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     run = rl_lightning.fit("./mine.yaml", step=0.5)
     assert "lr: 0.5" in (run.folder / "config.yaml").read_text() and "--step=0.5" in run.record["command"]
-    with pytest.raises(ConfigError, match="gormpo has no option 'pentalty'; did you mean 'penalty'"):
+    with pytest.raises(ConfigError, match="neither fit nor gormpo has 'pentalty'; did you mean 'penalty'"):
         rl_lightning.fit("gormpo", pentalty="linear")
+    with pytest.raises(ConfigError, match="did you mean 'env_steps'"):
+        rl_lightning.fit("ppo/cartpole", env_step=64)
 
 
 def test_a_pipeline_that_cannot_be_watched_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
