@@ -1,7 +1,7 @@
 """Keeps finished runs as small CSV files in results/, and shows them as a table.
 
     python scripts/results.py add RUN [RUN ...]     results/<run>.csv: every evaluation, what made them, the final test
-    python scripts/results.py add RUN --stopped     the same of a run that was ended before its budget, which the file says
+    python scripts/results.py add RUN --stopped     the same of a run that was ended before its budget
     python scripts/results.py table                 all of results/, in Markdown
 
 A file begins with lines `# key: value` (command, config hash, versions, seed, date, test), then one row per evaluation.

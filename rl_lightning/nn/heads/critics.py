@@ -85,7 +85,9 @@ class QEnsemble(nn.Module):
         if stack is not None and pays(rows, *stack[:2]):
             return ensemble_mlp(rows, *stack[:2]).squeeze(-1)
         normed = normed_stack(self.layers) if rows.ndim == 2 else None
-        if normed is not None and pays(rows, [p for p in normed[0] if p.shape[1] > 1 for _ in range(2)]):
+        if normed is not None and pays(
+            rows, [p for p in normed[0] if p.shape[1] > 1 for _ in range(2)], torch.relu_
+        ):
             return normed_ensemble(rows, *normed).squeeze(-1)
         return self.layers(rows).squeeze(-1)
 
