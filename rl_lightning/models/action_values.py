@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from rl_lightning.models.policies import SquashedGaussianPolicy
 
-# Rows that go through critics together on a CPU: their hidden layers stay in its caches. CQL's 7,936 rows, two critics of
-# 256 x 256, there and back: 70 ms of a shared core in one piece, 45 ms in these.
+# Rows that go through critics together on a CPU: their hidden layers stay in its caches. CQL's 7,936 rows through two
+# critics of 256 x 256, there and back: 70 ms of a shared core in one piece, 45 ms in these.
 PIECE = 1024
 
 
