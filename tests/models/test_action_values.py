@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from rl_lightning.functional.critics.conservative import gradient_diversity
-from rl_lightning.models.action_values import drawn_actions, q_and_action_grads, q_of_each
+from rl_lightning.models.action_values import (
+    PIECE,
+    drawn_actions,
+    q_and_action_grads,
+    q_of_each,
+    q_of_many,
+)
 from rl_lightning.models.policies import SquashedGaussianPolicy
 from rl_lightning.nn import MLP
 from rl_lightning.nn.heads.critics import QEnsemble, QNetworks
@@ -16,6 +22,15 @@ def test_each_action_is_valued_at_its_own_state():
     values = q_of_each(q, obs, action)
     for k in range(5):
         torch.testing.assert_close(values[..., k], q(obs, action[:, k]))
+
+
+def test_many_rows_go_in_pieces_and_learn_as_one():
+    torch.manual_seed(0)
+    q, obs, action = QEnsemble(2, 3, 2, [8]), torch.randn(PIECE + 9, 3), torch.randn(PIECE + 9, 2)
+    whole, pieces = q(obs, action), q_of_many(q, obs, action)
+    torch.testing.assert_close(pieces, whole)
+    grads = [torch.autograd.grad(out.square().mean(), list(q.parameters())) for out in (whole, pieces)]
+    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
 
 
 def test_actions_are_uniform_and_the_policys_at_both_states():

@@ -14,6 +14,7 @@ from rl_lightning.artifacts import load_exported
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional.critics.model_doubt import bellman_inconsistency
 from rl_lightning.io.artifact_place import Artifact
+from rl_lightning.models.action_values import q_of_many
 from rl_lightning.nn.torso import Network
 from rl_lightning.optim.optimizers import OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
@@ -159,6 +160,8 @@ class MOBILE(SoftActorCritic):
             next_obs = model.sample_elites(batch.obs[imagined], batch.action[imagined], self.num_next_samples)
             rows = self.policy.norm(next_obs.flatten(0, 2))
             action, _ = self.policy.sample_with_log_prob(rows)
-            value = self.q_target(rows, action).amin(0).unflatten(0, next_obs.shape[:3])  # [S, K, B']
+            value = (
+                q_of_many(self.q_target, rows, action).amin(0).unflatten(0, next_obs.shape[:3])
+            )  # [S, K, B']
             penalty[imagined] = bellman_inconsistency(value)
         return penalty
