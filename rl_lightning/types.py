@@ -69,6 +69,8 @@ class Transitions(NamedTuple):
     index: Tensor  # type: ignore[assignment]  # where the row lies in its buffer
     mask: Tensor | None = None  # legal actions at obs
     next_mask: Tensor | None = None
+    next_action: Tensor | None = None  # the recorded action at next_obs; any where the episode terminated
+    is_real: Tensor | None = None  # [...] bool: recorded, not imagined
 
 
 class Rollout(NamedTuple):

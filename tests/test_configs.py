@@ -70,7 +70,11 @@ TRAINED = (
     "sac/cartpole",
     "random/cartpole",
     "bc/hopper-medium",
+    "td3/pendulum",
     "td3_bc/hopper-medium",
+    "rebrac/hopper-medium",
+    "cql/hopper-medium",
+    "edac/hopper-medium",
     "iql/hopper-medium",
     "bcq/hopper-medium",
     "diffusion_policy/detour",
@@ -181,6 +185,7 @@ BASES: dict[str, list[str]] = {
     **{f"overlay/dreamer-{size}-pixels": ["dreamer_v3/walker-walk-pixels"] for size in DREAMER_SIZES},
     "network/lstm-cnn": ["ppo/pong"],
     "network/nature-cnn": ["ppo/pong"],
+    "network/simba": ["td3/pendulum"],
     "network/small-cnn": ["ppo/catch"],
 }
 

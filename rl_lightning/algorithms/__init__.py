@@ -8,15 +8,21 @@ from rl_lightning.algorithms.models.density import Density
 from rl_lightning.algorithms.models.dynamics import Dynamics
 from rl_lightning.algorithms.offline.bc import BC
 from rl_lightning.algorithms.offline.bcq import BCQ
+from rl_lightning.algorithms.offline.combo import COMBO
+from rl_lightning.algorithms.offline.cql import CQL
+from rl_lightning.algorithms.offline.edac import EDAC
 from rl_lightning.algorithms.offline.ensemble_mpc import EnsembleMPC
 from rl_lightning.algorithms.offline.fqe import FQE
 from rl_lightning.algorithms.offline.iql import IQL
+from rl_lightning.algorithms.offline.mobile import MOBILE
+from rl_lightning.algorithms.offline.rebrac import ReBRAC
 from rl_lightning.algorithms.offline.td3_bc import TD3_BC
 from rl_lightning.algorithms.online.discrete_sac import DiscreteSAC
 from rl_lightning.algorithms.online.dqn import DQN
 from rl_lightning.algorithms.online.ppo import PPO
 from rl_lightning.algorithms.online.random_policy import RandomPolicy
 from rl_lightning.algorithms.online.sac import SAC
+from rl_lightning.algorithms.online.td3 import TD3
 from rl_lightning.algorithms.policy_module import PolicyModule
 from rl_lightning.algorithms.rl_module import RLModule
 from rl_lightning.algorithms.worlds.dreamer import Dreamer
@@ -33,12 +39,17 @@ from rl_lightning.algorithms.worlds.vae import VAE
 __all__ = [
     "BC",
     "BCQ",
+    "COMBO",
+    "CQL",
     "DQN",
+    "EDAC",
     "FQE",
     "IQL",
     "MDNRNN",
+    "MOBILE",
     "PPO",
     "SAC",
+    "TD3",
     "TD3_BC",
     "TDMPC",
     "TDMPC2",
@@ -59,5 +70,6 @@ __all__ = [
     "PolicyModule",
     "RLModule",
     "RandomPolicy",
+    "ReBRAC",
     "RewardModel",
 ]

@@ -44,6 +44,12 @@ class RLModule(Rebuildable, LightningModule):  # type: ignore[misc]  # its load_
     # parts that may each be given rows of their own (data.ensemble_bootstrap); 0: all learn from the same
     ensemble_size = 0
     learns_from: ClassVar[tuple[type, ...]] = ()  # kinds of batches; (): any
+    needs_fields: ClassVar[
+        tuple[str, ...]
+    ] = ()  # of batches, beside those that all have: next_action, is_real
+    doubts_by_itself: ClassVar[bool] = (
+        False  # careful with imagined rows; a penalty of the data's would come twice
+    )
     evaluated_on: ClassVar[Literal["episodes", "rows"]] = "episodes"
     looks_by_passes = False  # evaluated by passes over the data until the first regular evaluation
     needs_columns: tuple[str, ...] = ("rewards", "terminals")  # of recorded data; who imitates needs neither

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -61,6 +61,8 @@ class ModelRolloutData(OfflineData):
         eval_env: Where evaluation acts: real, or model (in `dynamics`, from held-out starts, the penalty's density
             telling how many steps are unlikely).
     """
+
+    fields_given: ClassVar[tuple[str, ...]] = ("is_real",)
 
     def __init__(
         self,
@@ -134,6 +136,21 @@ class ModelRolloutData(OfflineData):
         """Rows without terminals are what they say where episodes never end."""
         needed = super().needed_columns(module)
         return tuple(name for name in needed if name != "terminals" or not self.never_ends)
+
+    def check_model(self, module: Any) -> None:
+        super().check_model(module)
+        if getattr(module, "doubts_by_itself", False):
+            name = type(module).__name__
+            if not isinstance(self.penalty, NoPenalty):
+                raise ConfigError(
+                    f"{name} is careful with imagined rows by itself; {type(self.penalty).__name__} would make it pay "
+                    "twice. Add: --data.penalty NoPenalty"
+                )
+            if int(self.real_ratio * self.batch_size) < 1:
+                raise ConfigError(
+                    f"{name} needs recorded rows in every batch, and data.real_ratio {self.real_ratio} of "
+                    f"{self.batch_size} is none; raise it"
+                )
 
     def open(self, stage: str) -> None:
         if self.draw is not None:
@@ -224,7 +241,7 @@ class ModelRolloutData(OfflineData):
         recorded = super().sample(updates)
         self.batch_size = whole
         if real == whole:
-            return recorded
+            return recorded._replace(is_real=torch.ones(updates, whole, dtype=torch.bool))
         assert self.draw is not None
         place = torch.randint(len(self.model_rows), (updates, whole - real), generator=self.draw)
         packed = self.model_rows.rows[place]
@@ -234,7 +251,8 @@ class ModelRolloutData(OfflineData):
         gamma = ones * self.agent.gamma
         dreamed = Transitions(obs, action, reward, next_obs, terminated, gamma, ones, place)
         pairs = zip(recorded[:8], dreamed[:8], strict=True)
-        return Transitions(*(torch.cat(pair, 1) for pair in pairs))
+        is_real = (torch.arange(whole) < real).expand(updates, -1)
+        return Transitions(*(torch.cat(pair, 1) for pair in pairs))._replace(is_real=is_real)
 
     def diagnostics(self, module: Any) -> dict[str, Any]:
         """Model exploitation: what the policy is promised from recorded states, minus what the env pays."""

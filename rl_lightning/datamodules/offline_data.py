@@ -54,6 +54,7 @@ class OfflineData(EvaluatedData):
     """
 
     yields: ClassVar[type[Any]] = Transitions
+    fields_given: ClassVar[tuple[str, ...]] = ("next_action",)
     clock_name = "update"
 
     def __init__(
@@ -130,6 +131,9 @@ class OfflineData(EvaluatedData):
             self.train_index = self._top_episodes(rows.episode, reward)
         if getattr(self.agent, "models_next_obs", False):
             self._leave_out_unknown(rows)
+        self.gives_next_action = "next_action" in getattr(self.agent, "needs_fields", ())
+        if self.gives_next_action:
+            self._leave_out_last(rows)
         if self.ensemble_bootstrap:
             own = torch.Generator().manual_seed(derive(self.seed, "bootstrap"))
             shape = (self.ensemble_bootstrap, len(self.train_index))
@@ -198,6 +202,16 @@ class OfflineData(EvaluatedData):
         self.train_index = self.train_index[rows.next_known[self.train_index]]
         self.holdout_index = self.holdout_index[rows.next_known[self.holdout_index]]
 
+    def _leave_out_last(self, rows: Dataset) -> None:
+        """Without the rows that a cut came behind: nobody recorded what would have been done next."""
+        last = torch.cat((rows.episode[1:] != rows.episode[:-1], torch.ones(1, dtype=torch.bool)))
+        followed = ~last | rows.terminated
+        self.train_index = self.train_index[followed[self.train_index]]
+        if not len(self.train_index):
+            raise DataError(
+                f"{rows.name}: every episode is one row and cut behind it: no next action is known"
+            )
+
     def _check_known(self, rows: Dataset) -> None:
         """Refuses rows of whose rewards such a model would never see one."""
         if bool((rows.reward > 0.0).any()) and not bool((rows.reward[rows.next_known] > 0.0).any()):
@@ -237,6 +251,13 @@ class OfflineData(EvaluatedData):
             obs, next_obs = obs.view(torch.uint8), next_obs.view(torch.uint8)
         reward = reward[..., 0]
         ones = torch.ones_like(reward)
+        next_action = None
+        if self.gives_next_action:
+            begin, width = self.widths[0], self.widths[1]
+            following = (index + 1).clamp_(max=len(self.rows) - 1)
+            next_action = self.rows[:, begin : begin + width][following].reshape(
+                *lead, *self.spec.action_shape
+            )
         return Transitions(
             obs.reshape(*lead, *shape),
             action,
@@ -246,6 +267,7 @@ class OfflineData(EvaluatedData):
             ones * getattr(self.agent, "gamma", 1.0),
             ones,
             index,
+            next_action=next_action,
         )
 
     def train_rows(self) -> Transitions:

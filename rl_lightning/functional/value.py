@@ -75,3 +75,8 @@ def soft_clipped_double_q(q: Tensor, lmbda: float) -> Tensor:
 def inverse_scale(q: Tensor) -> Tensor:
     """1 / mean |q|, without a gradient: makes a loss in units of value independent of the reward's size."""
     return 1.0 / q.detach().abs().mean().clamp_min(1e-8)
+
+
+def smoothed_action(action: Tensor, noise: Tensor, noise_clip: float) -> Tensor:
+    """TD3's: a target policy's action, shaken by noise of at most `noise_clip` and kept within its bounds."""
+    return (action + noise.clamp(-noise_clip, noise_clip)).clamp(-1.0, 1.0)

@@ -12,11 +12,14 @@ from torch import Tensor, nn
 from rl_lightning.artifacts import Excerpt, Exported, find_class
 from rl_lightning.errors import ConfigError
 from rl_lightning.functional import action_distributions
+from rl_lightning.kernels.choice import is_hooked
+from rl_lightning.kernels.squashed_gaussian import squashed_gaussian
 from rl_lightning.models.described import rewritable
 from rl_lightning.models.normalizers import RunningMeanStd
 from rl_lightning.models.written_networks import WrittenNetwork, network_args, read_network
+from rl_lightning.nn.heads.actors import raw_log_std
 from rl_lightning.nn.make_torso import make_feed_forward
-from rl_lightning.nn.mlp import MLP
+from rl_lightning.nn.mlp import MLP, through_head
 from rl_lightning.nn.torso import FeedForward
 from rl_lightning.observations import ObsLayout
 from rl_lightning.types import EnvSpec
@@ -188,9 +191,27 @@ class SquashedGaussianPolicy(PolicyNet):
         mean, raw = self.linear(self.torso(scaled)).chunk(2, -1)
         return mean, action_distributions.bounded_log_std(raw, LOG_STD_BOUNDS)
 
+    def start_at(self, log_std: float) -> None:
+        """Makes the first policy about so wide, whatever it sees."""
+        with torch.no_grad():
+            self.linear.bias[self.linear.out_features // 2 :] += raw_log_std(log_std, LOG_STD_BOUNDS)
+
     def log_prob(self, scaled: Tensor, action: Tensor) -> Tensor:  # [..., O], [..., A] -> [...]
         mean, log_std = self(scaled)
         return action_distributions.squashed_log_prob(mean, log_std, action)
+
+    def sample_with_log_prob(self, scaled: Tensor, count: int | None = None) -> tuple[Tensor, Tensor]:
+        """An action for each row and its log-probability, differentiable, from torch's own generator; or `count` of
+        them.  [B, O] -> [B, A], [B]; or [B, N, A], [B, N]"""
+        out = through_head(self.torso, self.linear, scaled)
+        if count is not None:
+            out = out.unsqueeze(-2).expand(*out.shape[:-1], count, -1)
+        noise = torch.randn((*out.shape[:-1], out.shape[-1] // 2), device=out.device, dtype=out.dtype)
+        if is_hooked((self,)):
+            mean, raw = out.chunk(2, -1)
+            log_std = action_distributions.bounded_log_std(raw, LOG_STD_BOUNDS)
+            return action_distributions.squashed_sample(mean, log_std, noise)
+        return squashed_gaussian(out, noise, LOG_STD_BOUNDS)
 
     def greedy(self, obs: Tensor, mask: Tensor | None = None) -> Tensor:
         return torch.tanh(self(self.norm(obs))[0])

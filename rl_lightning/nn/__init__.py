@@ -5,6 +5,7 @@ from rl_lightning.nn.mlp import MLP
 from rl_lightning.nn.multi_input import Embedding, MultiInput
 from rl_lightning.nn.rnn import RNN
 from rl_lightning.nn.torso import FeedForward, Network, Torso
+from rl_lightning.nn.torsos.simba import SimBa
 from rl_lightning.nn.transformer import WindowTransformer
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "NatureCNN",
     "Network",
     "PaletteCNN",
+    "SimBa",
     "SmallCNN",
     "Torso",
     "WindowTransformer",

@@ -72,7 +72,10 @@ def check_partners(model: Any, data: Any, example: Callable[[str], str] | None =
     """
     model, data = (item if isinstance(item, type) else type(item) for item in (model, data))
     wanted, there = getattr(model, "learns_from", ()), getattr(data, "yields", None)
-    if not wanted or there is None or any(issubclass(there, kind) for kind in wanted):
+    if not wanted or there is None:
+        return
+    if any(issubclass(there, kind) for kind in wanted):
+        check_fields(model, data)
         return
     right = partners_of(model, data_base(data))
     names = " or ".join(kind.__name__ for kind in wanted)
@@ -82,10 +85,27 @@ def check_partners(model: Any, data: Any, example: Callable[[str], str] | None =
     )
 
 
+def check_fields(model: type, data: type) -> None:
+    """Raises unless the data fill in what an algorithm needs beside the columns that all have."""
+    for name in getattr(model, "needs_fields", ()):
+        if name not in getattr(data, "fields_given", ()):
+            right = partners_of(model, data_base(data))
+            raise ConfigError(
+                f"{model.__name__} needs {name} of every row, which {data.__name__} does not know. "
+                f"Use: --data {' or '.join(right)}"
+            )
+
+
 def partners_of(model: type, base: type) -> list[str]:
     """The DataModules below `base` whose batches an algorithm learns from."""
-    wanted = getattr(model, "learns_from", ())
-    return sorted({kind.__name__ for kind in subclasses(base) if getattr(kind, "yields", None) in wanted})
+    wanted, needs = getattr(model, "learns_from", ()), set(getattr(model, "needs_fields", ()))
+    return sorted(
+        {
+            kind.__name__
+            for kind in subclasses(base)
+            if getattr(kind, "yields", None) in wanted and needs <= set(getattr(kind, "fields_given", ()))
+        }
+    )
 
 
 def data_base(kind: type) -> type:

@@ -264,12 +264,63 @@ def test_subsets_differ_from_update_to_update(monkeypatch):
 
 
 def test_the_actor_waits_and_then_makes_up_for_it():
-    model = ready(SAC(CONTINUOUS, TINY, policy_delay=3))
+    model = ready(SAC(CONTINUOUS, TINY, policy_delay=3, actor_steps=3))
     steps = []
     model._actor_step = lambda *args: steps.append(int(model.updates)) or {}
     for _ in range(6):
         model.update(batch(CONTINUOUS))
     assert steps == [3, 3, 3, 6, 6, 6]
+
+
+def test_redq_moves_actor_and_temperature_once_in_twenty_updates():
+    model = ready(SAC(CONTINUOUS, TINY, num_critics=4, num_target_critics=2, policy_delay=20, lr=1e-3))
+    for _ in range(20):
+        model.update(batch(CONTINUOUS))
+    actor, critic, alpha = ({int(s["step"]) for s in o.state.values()} for o in model.raw_optimizers())
+    assert (actor, critic, alpha) == ({1}, {20}, {1})
+
+
+def test_a_subset_of_all_critics_is_sac_with_their_mean():
+    plain, subset = (ready(SAC(CONTINUOUS, TINY, num_target_critics=m)) for m in (None, 2))
+    subset.load_state_dict(plain.state_dict())
+    told = []
+    for model, value in ((plain, "mean"), (subset, subset.actor_value)):
+        model.actor_value = value
+        for part in (
+            lambda m=model: m._q_target(batch(CONTINUOUS), torch.tensor(0.1)),
+            lambda m=model: m._actor_loss(batch(CONTINUOUS))[0],
+        ):
+            torch.manual_seed(3)
+            told.append(part())
+    torch.testing.assert_close(told[:2], told[2:])
+
+
+def test_pairs_of_critics_are_drawn_alike():
+    model = SAC(CONTINUOUS, TINY, num_critics=5, num_target_critics=2, alpha=1e-9)
+    rows, pairs = batch(CONTINUOUS, 1, reward=torch.zeros(1), discount=torch.ones(1)), []
+    model.q_target.forward = lambda obs, action: 10.0 ** torch.arange(5.0)[:, None].expand(5, len(obs))
+    for _ in range(600):
+        pairs.append(round(math.log10(model._q_target(rows, torch.tensor(0.0)).item())))
+    # the lowest of a pair of 0..4 is 0 in 4 of 10 pairs, 1 in 3, 2 in 2, 3 in 1
+    shares = [pairs.count(k) / len(pairs) for k in range(5)]
+    assert shares == pytest.approx([0.4, 0.3, 0.2, 0.1, 0.0], abs=0.06)
+
+
+def test_dropout_is_each_critics_own_and_on_in_training_alone():
+    model = SAC(
+        CONTINUOUS, TINY, critic_hidden_dims=[64], critic_dropout=0.5, critic_layer_norm=True, alpha=0.1
+    )
+    with torch.no_grad():
+        for p in model.q_target.parameters():
+            p[1] = p[0]
+    rows = batch(CONTINUOUS)
+    first, second = (model.q_target(rows.next_obs, rows.action) for _ in range(2))
+    assert not torch.equal(first, second) and not torch.equal(first[0], first[1])
+    model.eval()
+    first, second = (model.q_target(rows.next_obs, rows.action) for _ in range(2))
+    assert torch.equal(first, second) and torch.equal(first[0], first[1])
+    kinds = [type(layer).__name__ for layer in model.q.layers]
+    assert kinds == ["EnsembleLinear", "Dropout", "EnsembleNorm", "ReLU", "EnsembleLinear"]
 
 
 def test_sac_anneals_the_actors_rate_alone():

@@ -23,5 +23,12 @@ def test_what_acts_and_is_trained_in_an_env_learns_it():
         kind.__name__ for kind in proven
     }
     models = {"Density", "Dynamics", "FQE", "MDNRNN", "NextFrame", "RewardModel", "VAE"}
-    planned = {"PlaNet", "TDMPC", "TDMPC2", "DiceGuidance"}  # taught their toys in tests of their own
+    planned = {
+        "PlaNet",
+        "TDMPC",
+        "TDMPC2",
+        "DiceGuidance",
+        "COMBO",
+        "MOBILE",
+    }  # taught their toys in tests of their own
     assert unproven == models | planned

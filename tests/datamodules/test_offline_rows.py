@@ -5,15 +5,17 @@ import json
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from contracts.artifacts import FOLDER, dynamics_artifact, target_file
 
-from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics
+from rl_lightning.algorithms import BC, BCQ, FQE, IQL, SAC, TD3_BC, Density, Dynamics, ReBRAC
 from rl_lightning.clock.phases import PhaseCursor, parse_phases
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.datamodules.model_rollout_data import ModelRolloutData
 from rl_lightning.datamodules.offline_data import OfflineData
+from rl_lightning.datamodules.online_data import OnlineData
 from rl_lightning.envs.termination import NoTermination
 from rl_lightning.errors import ConfigError, DataError, ResumeError
 from rl_lightning.models.density import RealNVP
@@ -21,6 +23,7 @@ from rl_lightning.models.density.calibrated import CalibratedDensity
 from rl_lightning.models.described import describe
 from rl_lightning.models.dynamics.penalties import NoPenalty, Penalty, TanhPenalty
 from rl_lightning.replay.segments import SegmentStore
+from rl_lightning.trainer.contract import check_partners
 
 FILE = target_file(FOLDER / "rows.npz")
 MODEL = dynamics_artifact(FOLDER / "model")
@@ -270,3 +273,60 @@ def test_no_block_of_a_phase_crosses_a_cadence_or_a_rollout(make, parts):
         if data.clock.evaluate_now:
             data.clock.end_epoch()
     assert done == parts
+
+
+def counted_file(name: str, cut: tuple[bool, ...], length: int = 4) -> str:
+    """Episodes whose actions say which episode and which step they were; those named are cut, not terminated."""
+    rows = len(cut) * length
+    episode, step = np.divmod(np.arange(rows), length)
+    last = step == length - 1
+    np.savez(
+        FOLDER / name,
+        observations=np.arange(rows, dtype=np.float32)[:, None],
+        actions=np.stack([episode / 10, step / 10], 1).astype(np.float32),
+        rewards=np.ones(rows, np.float32),
+        next_observations=np.arange(1, rows + 1, dtype=np.float32)[:, None],
+        terminals=last & ~np.array(cut)[episode],
+        timeouts=last & np.array(cut)[episode],
+    )
+    return str(FOLDER / name)
+
+
+def with_agent(agent, **options):
+    data = OfflineData(**options)
+    data.configure(RunConfig(updates=1), 0)
+    data.agent = agent
+    data.open("fit")
+    return data
+
+
+def test_the_next_action_is_the_one_that_the_same_episode_went_on_with():
+    agent = SimpleNamespace(gamma=0.9, needs_fields=("next_action",))
+    data = with_agent(agent, dataset=counted_file("next.npz", (False, True, False)), batch_size=400)
+    batch = data.sample(1)
+    assert set(batch.index.flatten().tolist()) == set(range(12)) - {7}, "a cut row's next action is unknown"
+    goes_on = batch.terminated == 0
+    step = torch.tensor([0.0, 0.1])
+    torch.testing.assert_close(batch.next_action[goes_on], batch.action[goes_on] + step)
+    assert with_agent(SimpleNamespace(gamma=0.9), dataset=data.source).sample(1).next_action is None
+
+
+def test_data_without_any_next_action_are_refused():
+    agent = SimpleNamespace(gamma=0.9, needs_fields=("next_action",))
+    with pytest.raises(DataError, match="no next action is known"):
+        with_agent(agent, dataset=counted_file("single.npz", (True,) * 5, length=1))
+
+
+def test_rules_that_need_more_of_a_row_say_which_data_have_it():
+    with pytest.raises(
+        ConfigError, match=r"ReBRAC needs next_action of every row, .* Use: --data OfflineData"
+    ):
+        check_partners(ReBRAC, OnlineData)
+    check_partners(ReBRAC, OfflineData)
+
+
+def test_imagined_rows_are_marked():
+    data = imagined(real_ratio=0.25, batch_size=8)
+    assert data.sample(3).is_real.all(), "before the first rollout all are recorded"
+    data.rollout()
+    assert (data.sample(3).is_real == (torch.arange(8) < 2)).all()

@@ -32,6 +32,7 @@ from rl_lightning.optim.optimizers import Adam, OptimizerFactory
 from rl_lightning.optim.schedules import Schedule
 from rl_lightning.ranges import (
     Fraction,
+    FractionBelowOne,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -54,6 +55,8 @@ class SAC(PolicyModule):
         critic_hidden_dims: Hidden sizes of each critic.
         num_critics: How many critics are kept.
         critic_layer_norm: Normalise the critics' hidden layers, which keeps them from soaring where they saw no data.
+        critic_dropout: Fraction of the critics' hidden units that is left out in training, in targets too (DroQ); the
+            actor then follows their mean.
         num_target_critics: How many of them, drawn anew each update, the target's minimum is taken over (REDQ);
             null: all.
         lr: Learning rate of the actor.
@@ -69,7 +72,9 @@ class SAC(PolicyModule):
         log_std_init: Log standard deviation of the first policy; null: the middle of its bounds, -1.5, as in CleanRL.
             SB3's and OfflineRL-Kit's start around 0.
         target_entropy: Entropy that the learned temperature holds; null: minus the number of action dimensions.
-        policy_delay: Critic updates per actor update (the actor then makes as many steps at once).
+        policy_delay: Critic updates per update of the actor and the temperature.
+        actor_steps: Steps that both then make: 1 as in REDQ and DroQ; as many as `policy_delay`, as in CleanRL, make up
+            for the wait.
         max_grad_norm: Gradients are scaled down to this norm; null never.
         init_policy: Artifact of a policy that the actor starts from, e.g. of BC with `loss: NegativeLogLikelihood`;
             null: from scratch.
@@ -101,10 +106,12 @@ class SAC(PolicyModule):
         initial_alpha: PositiveFloat = 1.0,
         target_entropy: float | None = None,
         policy_delay: PositiveInt = 1,
+        actor_steps: PositiveInt = 1,
         max_grad_norm: PositiveFloat | None = None,
         init_policy: Artifact | None = None,
         actor_warmup_updates: NonNegativeInt = 0,
         critic_layer_norm: bool = False,
+        critic_dropout: FractionBelowOne = 0.0,
         lr_schedule: Schedule | None = None,
         log_std_init: float | None = None,
         actor_network: Network | None = None,
@@ -127,11 +134,8 @@ class SAC(PolicyModule):
         self.lr_schedule = lr_schedule
         self.optimizer = optimizer or Adam
         self.gamma, self.n_step, self.tau = gamma, n_step, tau
-        self.num_target_critics, self.policy_delay, self.max_grad_norm = (
-            num_target_critics,
-            policy_delay,
-            max_grad_norm,
-        )
+        self.num_target_critics, self.max_grad_norm = num_target_critics, max_grad_norm
+        self.policy_delay, self.actor_steps = policy_delay, actor_steps
         network = (
             network
             or network_of_pictures(spec)
@@ -148,8 +152,16 @@ class SAC(PolicyModule):
         self.encoder: nn.Module = make_feed_forward(network, spec.obs_layout) if pixels else nn.Identity()
         width = int(self.encoder.out_dim) if isinstance(self.encoder, FeedForward) else spec.obs_shape[0]
         self.q = make_critics(
-            num_critics, width, spec.action_dim, hidden, critic_network, layer_norm=critic_layer_norm
+            num_critics,
+            width,
+            spec.action_dim,
+            hidden,
+            critic_network,
+            layer_norm=critic_layer_norm,
+            dropout=critic_dropout,
         )
+        mean = num_target_critics is not None or critic_dropout > 0.0
+        self.actor_value = "mean" if mean else "min"
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.encoder_target = copy.deepcopy(self.encoder).requires_grad_(False)
         self.learn_alpha = alpha is None
@@ -182,7 +194,7 @@ class SAC(PolicyModule):
     def update(self, batch: Transitions) -> Metrics:
         batch = standardised(self.norm, batch, distributed.gather)
         metrics = self._critic_step(batch)
-        for _ in range(self._actor_steps()):
+        for _ in range(self.actor_steps if self._actor_is_due() else 0):
             metrics |= self._actor_step(batch)
         self._update_targets()
         return metrics
@@ -233,7 +245,7 @@ class SAC(PolicyModule):
         with torch.no_grad():
             features = self.encoder(batch.obs)
         q = self.q(features, action)  # [E, B]
-        value = q.min(0).values if self.num_target_critics is None else q.mean(0)
+        value = q.min(0).values if self.actor_value == "min" else q.mean(0)
         loss = (self.log_alpha.detach().exp() * log_prob - value).mean()
         return loss, -log_prob.detach().mean()
 
@@ -247,12 +259,9 @@ class SAC(PolicyModule):
             self.step(alpha_optimizer[0], self.log_alpha * (entropy - self.target_entropy))
         return {"train/actor_loss": actor_loss.detach(), "train/entropy": entropy}
 
-    def _actor_steps(self) -> int:
-        """Steps that the actor makes in this update."""
+    def _actor_is_due(self) -> bool:
         count = int(self.updates) if self.actor_warmup_updates or self.policy_delay > 1 else 1
-        return (
-            self.policy_delay if count > self.actor_warmup_updates and count % self.policy_delay == 0 else 0
-        )
+        return count > self.actor_warmup_updates and count % self.policy_delay == 0
 
     @property
     def policy_trained(self) -> bool:

@@ -161,6 +161,13 @@ class EnsembleDynamics(nn.Module):
         sample = mean if noise is None else torch.addcmul(mean, std, noise)
         return ModelStep(sample[:, :-1], sample[:, -1], width)
 
+    @torch.no_grad()
+    def sample_elites(self, obs: Tensor, action: Tensor, count: int) -> Tensor:
+        """Draws of the next observation by every elite, from torch's own generator.  [B, O], [B, A] -> [S, K, B, O]"""
+        mean, std = self._predict(obs, action, self._weights(self.elites))
+        mean, std = mean[..., :-1], std[..., :-1]
+        return torch.addcmul(mean, std, torch.randn(count, *mean.shape, device=mean.device))
+
     def _weights(self, which: Tensor | None = None) -> Layers:
         pairs: Any = [(layer.weight, layer.bias) for layer in self.layers]
         return pairs if which is None else [(w[which], b[which]) for w, b in pairs]

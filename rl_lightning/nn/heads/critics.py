@@ -39,6 +39,8 @@ class QEnsemble(nn.Module):
         hidden_dims: Width of each hidden layer.
         activation: Non-linearity after each hidden layer.
         layer_norm: Normalise each hidden layer's output before its activation.
+        norm_last: Normalise it behind its activation instead.
+        dropout: Fraction of each hidden layer's outputs that is left out in training, before norm and activation.
     """
 
     def __init__(
@@ -49,6 +51,8 @@ class QEnsemble(nn.Module):
         hidden_dims: Sequence[int] = (256, 256),
         activation: str = "relu",
         layer_norm: bool = False,
+        norm_last: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.ensemble_size = ensemble_size
@@ -57,9 +61,11 @@ class QEnsemble(nn.Module):
         layers: list[nn.Module] = []
         for width in hidden_dims:
             layers.append(EnsembleLinear(ensemble_size, size, width))
-            if layer_norm:
-                layers.append(EnsembleNorm(ensemble_size, width))
-            layers.append(make_activation(activation))
+            if dropout > 0.0:
+                layers.append(nn.Dropout(dropout))
+            norm = [EnsembleNorm(ensemble_size, width)] if layer_norm else []
+            unit = [make_activation(activation)]
+            layers += [*unit, *norm] if norm_last else [*norm, *unit]
             size = width
         layers.append(EnsembleLinear(ensemble_size, size, 1))
         self.layers = nn.Sequential(*layers)
@@ -68,7 +74,9 @@ class QEnsemble(nn.Module):
         """Weights and biases of the layers, in order; a module's own walk costs more than a small product."""
         return [p for layer in self.layers for p in layer._parameters.values() if p is not None]
 
-    def forward(self, obs: Tensor, action: Tensor) -> Tensor:  # [B, O], [B, A] -> [E, B]
+    def forward(
+        self, obs: Tensor, action: Tensor
+    ) -> Tensor:  # [B, O], [B, A] or [E, B, O], [E, B, A] -> [E, B]
         features = obs if self.torso is None else self.torso(obs)
         rows = torch.cat((features, action), -1)
         stack = plain_stack(self.layers, EnsembleLinear) if rows.ndim == 2 else None
@@ -116,15 +124,21 @@ def make_critics(
     hidden: Sequence[int],
     network: Network | None,
     layer_norm: bool = False,
+    norm_last: bool = False,
+    dropout: float = 0.0,
 ) -> QEnsemble | QNetworks:
     """Critics of flat observations: of the network, or of plain layers, which are computed all at once. What parts
     observations have, one encoder sees for all critics."""
     if isinstance(obs, ObsLayout):
         encoder = make_feed_forward(network or MultiInput, obs)
-        return QEnsemble(members, encoder, action_dim, hidden, layer_norm=layer_norm)
+        return QEnsemble(
+            members, encoder, action_dim, hidden, layer_norm=layer_norm, norm_last=norm_last, dropout=dropout
+        )
     if network is not None:
         return QNetworks(members, obs, action_dim, network)
-    return QEnsemble(members, obs, action_dim, hidden, layer_norm=layer_norm)
+    return QEnsemble(
+        members, obs, action_dim, hidden, layer_norm=layer_norm, norm_last=norm_last, dropout=dropout
+    )
 
 
 class DiscreteQNet(nn.Module):

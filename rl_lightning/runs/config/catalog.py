@@ -114,7 +114,7 @@ def find(name: str) -> Entry | None:
     return None
 
 
-BASES = ("PolicyModule", "ModelModule", "EMAModule")
+BASES = ("PolicyModule", "ModelModule", "EMAModule", "SoftActorCritic")
 
 
 def algorithms() -> list[Entry]:

@@ -117,9 +117,8 @@ def _td3(agent: SB3Agent, low: np.ndarray, high: np.ndarray) -> Converted:
         weights |= layers
         hidden = sizes[:-1]
     critics, settings, notes = _critics(given)
-    model = {"hidden_dims": hidden, "normalize_obs": False, **settings, **_off_policy(agent)}
-    notes.append("TD3 is played and warm-started as TD3_BC, its offline descendant")
-    return Converted("TD3_BC", model, _replay(agent), weights | critics, notes)
+    model = {"hidden_dims": hidden, **settings, **_off_policy(agent)}
+    return Converted("TD3", model, _replay(agent), weights | critics, notes)
 
 
 def _dqn(agent: SB3Agent, low: np.ndarray, high: np.ndarray) -> Converted:

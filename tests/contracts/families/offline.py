@@ -7,7 +7,7 @@ from contracts.artifacts import FOLDER, dynamics_artifact, policy_artifact, targ
 from contracts.case import TARGET, Case, Toy, env
 from contracts.families.planning import SMALL as SHORT_PLANS
 
-from rl_lightning.algorithms import BC, BCQ, FQE, IQL, TD3_BC, EnsembleMPC
+from rl_lightning.algorithms import BC, BCQ, CQL, EDAC, FQE, IQL, TD3_BC, EnsembleMPC, ReBRAC
 from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.envs.termination import NoTermination
 from rl_lightning.models.imitation_losses import NegativeLogLikelihood
@@ -25,6 +25,7 @@ PARTS = partial(
     trunk=partial(MLP, hidden_dims=[32], activation="tanh"),
 )
 CLONES: dict[str, Any] = {"optimizers": (("policy.",),), "toy": Toy(150, 3.2), "length": 96}
+SOFT: dict[str, Any] = {"targets": ("q_target.",), "length": 96, "waits": 4, "copies": 2}
 RATES = {"hidden_dims": [32], "lr": 5e-3, "gamma": 0.5}
 
 CASES = [
@@ -46,6 +47,41 @@ CASES = [
         counters=("updates",),
         length=96,
         waits=3,
+    ),
+    Case(
+        "rebrac",
+        offline,
+        partial(ReBRAC, **RATES, tau=0.05),
+        (("policy.",), ("q.",)),
+        Toy(200, 3.2),
+        targets=("q_target.", "policy_target."),
+        counters=("updates",),
+        length=96,
+        waits=3,
+    ),
+    Case(
+        "cql",
+        offline,
+        partial(
+            CQL,
+            **RATES,
+            tau=0.05,
+            critic_lr=5e-3,
+            cql_n_actions=3,
+            cql_target_action_gap=3.0,
+            initial_alpha=0.1,
+        ),
+        (("policy.",), ("q.",), ("log_alpha",), ("log_multiplier",)),
+        Toy(200, 3.2),
+        **{**SOFT, "waits": 5},
+    ),
+    Case(
+        "edac",
+        offline,
+        partial(EDAC, **RATES, tau=0.05, num_critics=3),
+        (("policy.",), ("q.",), ("log_alpha",)),
+        Toy(200, 3.2),
+        **SOFT,
     ),
     Case(
         "iql",

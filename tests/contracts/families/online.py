@@ -5,10 +5,10 @@ from typing import Any
 
 from contracts.case import CATCH, LAKE, RECALL, TARGET, Case, Toy, env
 
-from rl_lightning.algorithms import DQN, PPO, SAC, DiscreteSAC, RandomPolicy
+from rl_lightning.algorithms import DQN, PPO, SAC, TD3, DiscreteSAC, RandomPolicy
 from rl_lightning.datamodules import OnlineData, OnPolicyData
 from rl_lightning.envs.wrappers.transforms import FrameStack
-from rl_lightning.nn import MLP, RNN, MultiInput, SmallCNN, WindowTransformer
+from rl_lightning.nn import MLP, RNN, MultiInput, SimBa, SmallCNN, WindowTransformer
 from rl_lightning.optim.schedules import Linear
 from rl_lightning.replay import PrioritizedReplay, Replay
 
@@ -134,14 +134,28 @@ CASES = [
     Case(
         "sac-normalized",
         partial(online, env=TARGET),
-        partial(sac, normalize_obs=True, critic_hidden_dims=None, critic_network=SMALL),
+        partial(
+            sac,
+            normalize_obs=True,
+            network=partial(SimBa, hidden_dim=16),
+            critic_hidden_dims=None,
+            critic_network=partial(SimBa, hidden_dim=16),
+        ),
         toy=Toy(800, 3.2),
         **{**SOFT, "counters": ("updates", "norm.mean", "norm.var", "norm.count")},
     ),
     Case(
         "sac-ensemble-subset",
         partial(online, env=TARGET, train_every=16),
-        partial(sac, num_critics=5, num_target_critics=2, policy_delay=2),
+        partial(
+            sac,
+            num_critics=5,
+            num_target_critics=2,
+            policy_delay=2,
+            actor_steps=2,
+            critic_dropout=0.01,
+            critic_layer_norm=True,
+        ),
         toy=Toy(800, 3.2),
         **{**SOFT, "waits": 6},
     ),
@@ -162,6 +176,17 @@ CASES = [
         partial(DiscreteSAC, network=SMALL, lr=5e-3, alpha_lr=0.03, gamma=0.9, target_entropy_scale=0.3),
         toy=Toy(900, 0.95),
         **{**SOFT, "optimizers": (("torso.", "policy."), ("q.",), ("log_alpha",)), "waits": 4},
+    ),
+    Case(
+        "td3",
+        partial(online, env=TARGET),
+        partial(TD3, hidden_dims=[32], lr=5e-3, gamma=0.5, tau=0.05, n_step=2),
+        (("policy.",), ("q.",)),
+        Toy(800, 3.2),
+        targets=("q_target.", "policy_target."),
+        counters=("updates",),
+        waits=3,
+        copies=2,
     ),
     Case("random", partial(online, env=LAKE), RandomPolicy),
 ]

@@ -1,0 +1,1 @@
+"""What critics learn beside squared errors."""

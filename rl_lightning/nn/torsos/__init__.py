@@ -1,0 +1,1 @@
+"""Networks of a shape of their own."""
