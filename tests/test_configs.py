@@ -66,6 +66,7 @@ TRAINED = (
     "ppo/recall",
     "ppo/catch",
     "dqn/cartpole",
+    "qrdqn/cartpole",
     "sac/pendulum",
     "sac/cartpole",
     "random/cartpole",

@@ -20,6 +20,7 @@ from rl_lightning.algorithms.offline.td3_bc import TD3_BC
 from rl_lightning.algorithms.online.discrete_sac import DiscreteSAC
 from rl_lightning.algorithms.online.dqn import DQN
 from rl_lightning.algorithms.online.ppo import PPO
+from rl_lightning.algorithms.online.qrdqn import QRDQN
 from rl_lightning.algorithms.online.random_policy import RandomPolicy
 from rl_lightning.algorithms.online.sac import SAC
 from rl_lightning.algorithms.online.td3 import TD3
@@ -48,6 +49,7 @@ __all__ = [
     "MDNRNN",
     "MOBILE",
     "PPO",
+    "QRDQN",
     "SAC",
     "TD3",
     "TD3_BC",

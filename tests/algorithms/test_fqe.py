@@ -226,6 +226,7 @@ def test_policies_by_diffusion_are_valued_from_their_checkpoint(name, tmp_path):
     ("name", "options"),
     [
         ("dqn", {}),
+        ("qrdqn", {}),
         ("dqn-dueling-n-step-prioritized", {}),
         ("sac-discrete", {}),
         ("ppo-discrete", {}),

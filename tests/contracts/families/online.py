@@ -5,7 +5,7 @@ from typing import Any
 
 from contracts.case import CATCH, LAKE, RECALL, TARGET, Case, Toy, env
 
-from rl_lightning.algorithms import DQN, PPO, SAC, TD3, DiscreteSAC, RandomPolicy
+from rl_lightning.algorithms import DQN, PPO, QRDQN, SAC, TD3, DiscreteSAC, RandomPolicy
 from rl_lightning.datamodules import OnlineData, OnPolicyData
 from rl_lightning.envs.wrappers.transforms import FrameStack
 from rl_lightning.nn import MLP, RNN, MultiInput, SimBa, SmallCNN, WindowTransformer
@@ -117,6 +117,22 @@ CASES = [
         partial(dqn, network=PARTS, normalize_obs=True),
         toy=Toy(4500, 0.9, slow=True),
         **{**Q_ONLY, "counters": ("since_copy", "norm.mean", "norm.var", "norm.count")},
+    ),
+    Case(
+        "qrdqn",
+        partial(online, env=LAKE, buffer=partial(PrioritizedReplay, capacity=2000)),
+        partial(
+            QRDQN,
+            network=SMALL,
+            num_quantiles=8,
+            lr=3e-3,
+            gamma=0.9,
+            n_step=2,
+            target_every=20,
+            epsilon_schedule=Linear(0.05, 0.5),
+        ),
+        toy=Toy(600, 0.95),
+        **Q_ONLY,
     ),
     Case("sac", partial(online, env=TARGET), sac, toy=Toy(800, 3.2), **SOFT),
     Case(
