@@ -76,6 +76,8 @@ TRAINED = (
     "rebrac/hopper-medium",
     "cql/hopper-medium",
     "edac/hopper-medium",
+    "discrete_cql/cartpole",
+    "discrete_iql/cartpole",
     "iql/hopper-medium",
     "bcq/hopper-medium",
     "diffusion_policy/detour",

@@ -10,6 +10,8 @@ from rl_lightning.algorithms.offline.bc import BC
 from rl_lightning.algorithms.offline.bcq import BCQ
 from rl_lightning.algorithms.offline.combo import COMBO
 from rl_lightning.algorithms.offline.cql import CQL
+from rl_lightning.algorithms.offline.discrete_cql import DiscreteCQL
+from rl_lightning.algorithms.offline.discrete_iql import DiscreteIQL
 from rl_lightning.algorithms.offline.edac import EDAC
 from rl_lightning.algorithms.offline.ensemble_mpc import EnsembleMPC
 from rl_lightning.algorithms.offline.fqe import FQE
@@ -60,6 +62,8 @@ __all__ = [
     "Density",
     "DiceGuidance",
     "DiffusionPolicy",
+    "DiscreteCQL",
+    "DiscreteIQL",
     "DiscreteSAC",
     "Dreamer",
     "Dynamics",
