@@ -10,7 +10,7 @@ from rl_lightning.datamodules import OnlineData, OnPolicyData
 from rl_lightning.envs.wrappers.transforms import FrameStack
 from rl_lightning.nn import MLP, RNN, MultiInput, SimBa, SmallCNN, WindowTransformer
 from rl_lightning.optim.schedules import Linear
-from rl_lightning.replay import PrioritizedReplay, Replay
+from rl_lightning.replay import HER, PrioritizedReplay, Replay
 
 SMALL = partial(MLP, hidden_dims=[32], activation="tanh")
 PIXELS = partial(SmallCNN, channels=[8], hidden_dim=32)
@@ -199,6 +199,27 @@ CASES = [
         partial(TD3, hidden_dims=[32], lr=5e-3, gamma=0.5, tau=0.05, n_step=2),
         (("policy.",), ("q.",)),
         Toy(800, 3.2),
+        targets=("q_target.", "policy_target."),
+        counters=("updates",),
+        waits=3,
+        copies=2,
+    ),
+    Case(
+        "dqn-her",
+        partial(online, env=env("rl/BitFlip-v0", num_bits=4), buffer=partial(HER, capacity=2000)),
+        dqn,
+        toy=Toy(1200, -2.0),
+        **Q_ONLY,
+    ),
+    Case(
+        "td3-her-final",
+        partial(
+            online,
+            env=env("rl/BitFlip-v0", num_bits=2, continuous=True),
+            buffer=partial(HER, capacity=300, goal_selection_strategy="final"),
+        ),
+        partial(TD3, hidden_dims=[32], lr=5e-3, gamma=0.5, tau=0.05, exploration_noise=0.3),
+        (("policy.",), ("q.",)),
         targets=("q_target.", "policy_target."),
         counters=("updates",),
         waits=3,
