@@ -43,7 +43,7 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 STRANGERS = [{"datamodules", "algorithms"}]  # of one layer, and still must not know each other
 SHARED_BY_ALGORITHMS = {
     "acting", "ema_module", "hooks", "hyperparameters", "model_module", "policy_module", "rl_module",
-    "soft_actor_critic", "step",
+    "deep_q_learning", "soft_actor_critic", "step",
 }  # fmt: skip
 
 MOST_MODULES = 15

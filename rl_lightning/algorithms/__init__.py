@@ -10,6 +10,8 @@ from rl_lightning.algorithms.offline.bc import BC
 from rl_lightning.algorithms.offline.bcq import BCQ
 from rl_lightning.algorithms.offline.combo import COMBO
 from rl_lightning.algorithms.offline.cql import CQL
+from rl_lightning.algorithms.offline.discrete_cql import DiscreteCQL
+from rl_lightning.algorithms.offline.discrete_iql import DiscreteIQL
 from rl_lightning.algorithms.offline.edac import EDAC
 from rl_lightning.algorithms.offline.ensemble_mpc import EnsembleMPC
 from rl_lightning.algorithms.offline.fqe import FQE
@@ -20,6 +22,7 @@ from rl_lightning.algorithms.offline.td3_bc import TD3_BC
 from rl_lightning.algorithms.online.discrete_sac import DiscreteSAC
 from rl_lightning.algorithms.online.dqn import DQN
 from rl_lightning.algorithms.online.ppo import PPO
+from rl_lightning.algorithms.online.qrdqn import QRDQN
 from rl_lightning.algorithms.online.random_policy import RandomPolicy
 from rl_lightning.algorithms.online.sac import SAC
 from rl_lightning.algorithms.online.td3 import TD3
@@ -48,6 +51,7 @@ __all__ = [
     "MDNRNN",
     "MOBILE",
     "PPO",
+    "QRDQN",
     "SAC",
     "TD3",
     "TD3_BC",
@@ -58,6 +62,8 @@ __all__ = [
     "Density",
     "DiceGuidance",
     "DiffusionPolicy",
+    "DiscreteCQL",
+    "DiscreteIQL",
     "DiscreteSAC",
     "Dreamer",
     "Dynamics",

@@ -93,7 +93,9 @@ class OnlineData(ReplayData[ReplayBuffer]):
         buffer.push(torch.cat([column.reshape(len(rows.reward), -1).float() for column in columns], 1))
 
     def make_buffer(self, factory: BufferFactory) -> ReplayBuffer:
-        return make(factory, ReplayBuffer, "data.buffer", self.spec, self.num_envs)
+        buffer = make(factory, ReplayBuffer, "data.buffer", self.spec, self.num_envs)
+        buffer.use_env(self.env)
+        return buffer
 
     def default_collect_steps(self) -> int:
         return max(1, math.ceil(self.train_every / self.env_steps_per_vector_step))

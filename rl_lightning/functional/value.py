@@ -34,6 +34,20 @@ def huber(error: Tensor, delta: float = 1.0) -> Tensor:
     return huber_loss(error, torch.zeros_like(error), reduction="none", delta=delta)
 
 
+def quantile_huber_loss(quantiles: Tensor, target: Tensor, kappa: float) -> Tensor:
+    """Quantile regression of each row's N quantiles onto its M target values: the sum over the quantiles of the mean
+    over targets.  [B, N], [B, M] -> [B]"""
+    assert quantiles.ndim == target.ndim == 2 and len(quantiles) == len(target), (
+        quantiles.shape,
+        target.shape,
+    )
+    count = quantiles.shape[1]
+    level = (torch.arange(count, device=quantiles.device, dtype=quantiles.dtype) + 0.5) / count
+    error = target[:, None, :] - quantiles[:, :, None]  # [B, N, M]
+    weight = (level[:, None] - (error.detach() < 0).to(error.dtype)).abs()
+    return (weight * huber(error, kappa)).mean(2).sum(1)
+
+
 def clipped_value_loss(value: Tensor, old_value: Tensor, target: Tensor, clip: float | None) -> Tensor:
     """Half the mean squared error, or half the mean of the larger of it and that of the clipped value."""
     assert value.shape == old_value.shape == target.shape, (value.shape, old_value.shape, target.shape)

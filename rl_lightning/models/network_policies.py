@@ -11,7 +11,7 @@ from rl_lightning.artifacts import Excerpt, Exported
 from rl_lightning.models.described import describe, rebuild, rewritable
 from rl_lightning.models.normalizers import RunningMeanStd
 from rl_lightning.nn.heads.actors import PolicyHead, make_policy_head
-from rl_lightning.nn.heads.critics import DiscreteQNet
+from rl_lightning.nn.heads.critics import DiscreteQNet, QuantileQNet
 from rl_lightning.nn.make_torso import make_torso
 from rl_lightning.nn.torso import FeedForward, Network
 from rl_lightning.types import EnvSpec
@@ -53,6 +53,34 @@ class GreedyQPolicy(DiscreteQNet):
     def export_spec(cls, spec: EnvSpec, network: Network, dueling: bool, prefix: str) -> Exported:
         sizes = {"obs_dim": spec.obs_shape[0], "action_dim": spec.action_sizes[0]}
         args = {**sizes, "network": describe(network), "dueling": dueling}
+        return Exported(f"{cls.__module__}.{cls.__qualname__}", args, prefix)
+
+
+class GreedyQuantilePolicy(QuantileQNet):
+    """The action of the highest mean over its quantiles.
+
+    Args:
+        obs_dim: Width of an observation.
+        action_dim: Number of actions.
+        network: What makes the torso, written down.
+        num_quantiles: Of each action.
+    """
+
+    draws, discrete = False, True
+
+    def __init__(self, obs_dim: int, action_dim: int, network: dict[str, Any], num_quantiles: int) -> None:
+        torso = make_torso(rebuild(network, "the network", Network), (obs_dim,))
+        super().__init__(torso, action_dim, num_quantiles)
+        self.init_args = {"obs_dim": obs_dim, "action_dim": action_dim}
+
+    def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        """The greedy action.  [B, O] -> [B]"""
+        return self(obs).argmax(-1)
+
+    @classmethod
+    def export_spec(cls, spec: EnvSpec, network: Network, num_quantiles: int, prefix: str) -> Exported:
+        sizes = {"obs_dim": spec.obs_shape[0], "action_dim": spec.action_sizes[0]}
+        args = {**sizes, "network": describe(network), "num_quantiles": num_quantiles}
         return Exported(f"{cls.__module__}.{cls.__qualname__}", args, prefix)
 
 

@@ -1,5 +1,6 @@
 """Replay buffers; importing this package is what makes their names known to a YAML."""
 
+from rl_lightning.replay.her import HER
 from rl_lightning.replay.prioritized import PrioritizedReplay
 from rl_lightning.replay.replay_buffer import BufferFactory, ReplayBuffer
 from rl_lightning.replay.ring import Replay
@@ -13,6 +14,7 @@ from rl_lightning.replay.window_samplers import (
 )
 
 __all__ = [
+    "HER",
     "BufferFactory",
     "EpisodeWindows",
     "PrioritizedReplay",

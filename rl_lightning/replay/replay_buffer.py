@@ -11,6 +11,7 @@ import psutil
 import torch
 from torch import Tensor
 
+from rl_lightning.envs.make import EnvConfig
 from rl_lightning.errors import ConfigError, ResumeError
 from rl_lightning.factories import settings_of
 from rl_lightning.replay.segments import SegmentStore
@@ -46,6 +47,9 @@ class ReplayBuffer(ABC):
     @abstractmethod
     def end_episode(self, env: int) -> None:
         """The env's episode is broken off after its newest row: nothing is summed across."""
+
+    def use_env(self, config: EnvConfig) -> None:  # noqa: B027  (most buffers ask it nothing)
+        """Told which env its rows come from."""
 
     def set_priorities(  # noqa: B027  (most buffers have none)
         self, index: Tensor, priority: Tensor

@@ -226,16 +226,20 @@ def test_policies_by_diffusion_are_valued_from_their_checkpoint(name, tmp_path):
     ("name", "options"),
     [
         ("dqn", {}),
+        ("qrdqn", {}),
         ("dqn-dueling-n-step-prioritized", {}),
         ("sac-discrete", {}),
+        ("cql-discrete", {}),
+        ("iql-discrete", {}),
         ("ppo-discrete", {}),
         ("ppo-discrete", {"deterministic_eval": False, "eval_temperature": 0.5}),
         ("ppo-continuous", {"normalize_obs": True}),
     ],
 )
-def test_policies_of_online_algorithms_are_valued_from_their_checkpoint(name, options, tmp_path):
+def test_policies_of_other_algorithms_are_valued_from_their_checkpoint(name, options, tmp_path):
     """The very actions that the run itself would play, and a value of them."""
-    made = fit(BY_NAME[name].but(model=options), RunConfig(env_steps=256, save_every=256), folder=tmp_path)
+    case = BY_NAME[name].but(model=options)
+    made = fit(case, case.run(256, save_every=256), folder=tmp_path)
     spec, actor = made.data.spec, made.model.eval()
     policy = load_exported(newest(tmp_path), "policy")
     obs = torch.rand(300, *spec.obs_shape, generator=torch.Generator().manual_seed(1))

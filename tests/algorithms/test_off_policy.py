@@ -8,8 +8,8 @@ import torch
 from contracts.cases import BY_NAME
 from contracts.harness import bare, differing, weights
 
-from rl_lightning.algorithms import DQN, SAC, DiscreteSAC
-from rl_lightning.algorithms.online import dqn, sac
+from rl_lightning.algorithms import DQN, SAC, DiscreteSAC, deep_q_learning
+from rl_lightning.algorithms.online import sac
 from rl_lightning.clock.run_clock import RunConfig
 from rl_lightning.errors import ConfigError
 from rl_lightning.nn import MLP
@@ -64,7 +64,7 @@ def test_double_q_values_the_online_choice_by_the_slow_network(double, monkeypat
         online, slow = model.q(rows.next_obs), model.q_target(rows.next_obs)
     assert (online.argmax(-1) != slow.argmax(-1)).any()
     best = slow.gather(-1, online.argmax(-1, keepdim=True))[:, 0] if double else slow.amax(-1)
-    torch.testing.assert_close(target_of(monkeypatch, dqn, model, rows), 1.0 + 0.9 * best)
+    torch.testing.assert_close(target_of(monkeypatch, deep_q_learning, model, rows), 1.0 + 0.9 * best)
 
 
 def test_terminated_rows_are_worth_their_reward_and_long_rows_their_own_discount(monkeypatch):
@@ -72,7 +72,7 @@ def test_terminated_rows_are_worth_their_reward_and_long_rows_their_own_discount
     rows = batch(DISCRETE, terminated=terminated, discount=discount)
     model = ready(DQN(DISCRETE, TINY, double_q=False))
     slow = model.q_target(rows.next_obs).amax(-1).detach()
-    target = target_of(monkeypatch, dqn, model, rows)
+    target = target_of(monkeypatch, deep_q_learning, model, rows)
     torch.testing.assert_close(target, 1.0 + discount * (1 - terminated) * slow)
 
 
@@ -84,7 +84,7 @@ def test_masked_actions_are_never_chosen_nor_valued(monkeypatch):
         for net in (model.q, model.q_target):
             net.advantage[-1].bias[1] = 1e6
         slow = model.q_target(rows.next_obs)[:, [0, 2]].amax(-1)
-    torch.testing.assert_close(target_of(monkeypatch, dqn, model, rows), 1.0 + 0.9 * slow)
+    torch.testing.assert_close(target_of(monkeypatch, deep_q_learning, model, rows), 1.0 + 0.9 * slow)
     for explore in (None, torch.Generator().manual_seed(0)):
         model.clock.progress = 0.0
         assert not (model.act(rows.obs, (), explore, legal)[0] == 1).any()

@@ -22,6 +22,7 @@ _TOYS: dict[str, tuple[str, int | None]] = {  # id -> (class, time limit)
     "rl/Detour-v0": ("detour:Detour", 60),
     "rl/DetourPixels-v0": ("detour:Detour", 60),
     "rl/Xor-v0": ("xor:Xor", None),
+    "rl/BitFlip-v0": ("bit_flip:BitFlip", None),
     "rl/EightModes-v0": ("modes:EightModes", 1),
     "rl/PointUMaze-v0": ("mazes:PointUMaze", 300),
     "rl/AntMaze-umaze-v0": ("mazes:D4RLAntMaze", 700),

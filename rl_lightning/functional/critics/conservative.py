@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rl_lightning.functional.action_distributions import mask_logits
+
 
 def soft_maximum(values: Tensor, log_density: Tensor) -> Tensor:
     """log of the integral of exp(Q) over all actions, by importance sampling, plus log N, which no code of CQL leaves
@@ -19,6 +21,11 @@ def soft_maximum(values: Tensor, log_density: Tensor) -> Tensor:
     """
     assert values.shape[1:] == log_density.shape, (values.shape, log_density.shape)
     return (values - log_density).logsumexp(-1)
+
+
+def discrete_gap(q: Tensor, action: Tensor, mask: Tensor | None = None) -> Tensor:
+    """How far the soft maximum over all legal actions lies above the data's action.  [B, A], [B] -> [B]"""
+    return mask_logits(q, mask).logsumexp(-1) - q.gather(-1, action[:, None])[:, 0]
 
 
 def gradient_diversity(grads: Tensor) -> Tensor:

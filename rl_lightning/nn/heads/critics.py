@@ -195,6 +195,26 @@ class DiscreteQNet(nn.Module):
         return self.head(self.torso(obs))
 
 
+class QuantileQNet(DiscreteQNet):
+    """Quantiles of every discrete action's return; its value is their mean.  [B, *O] -> [B, A]
+
+    Args:
+        torso: Encodes observations.
+        actions: Number of actions.
+        num_quantiles: Of each action, at the middles of as many equal parts of probability.
+    """
+
+    def __init__(self, torso: Torso, actions: int, num_quantiles: int) -> None:
+        super().__init__(torso, actions * num_quantiles)
+        self.actions, self.num_quantiles = actions, num_quantiles
+
+    def quantiles(self, obs: Tensor) -> Tensor:  # [B, *O] -> [B, A, N]
+        return super().forward(obs).unflatten(-1, (self.actions, self.num_quantiles))
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return self.quantiles(obs).mean(-1)
+
+
 class DiscreteQEnsemble(nn.Module):
     """E separate networks of discrete actions' values.  [B, *O] -> [E, B, A]
 

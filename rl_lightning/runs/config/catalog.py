@@ -114,7 +114,7 @@ def find(name: str) -> Entry | None:
     return None
 
 
-BASES = ("PolicyModule", "ModelModule", "EMAModule", "SoftActorCritic")
+BASES = ("PolicyModule", "ModelModule", "EMAModule", "SoftActorCritic", "DeepQLearning")
 
 
 def algorithms() -> list[Entry]:

@@ -3,11 +3,23 @@
 from functools import partial
 from typing import Any
 
-from contracts.artifacts import FOLDER, dynamics_artifact, policy_artifact, target_file, xor_file
-from contracts.case import TARGET, Case, Toy, env
+from contracts.artifacts import FOLDER, dynamics_artifact, policy_artifact, target_file, walks_file, xor_file
+from contracts.case import LAKE, TARGET, Case, Toy, env
 from contracts.families.planning import SMALL as SHORT_PLANS
 
-from rl_lightning.algorithms import BC, BCQ, CQL, EDAC, FQE, IQL, TD3_BC, EnsembleMPC, ReBRAC
+from rl_lightning.algorithms import (
+    BC,
+    BCQ,
+    CQL,
+    EDAC,
+    FQE,
+    IQL,
+    TD3_BC,
+    DiscreteCQL,
+    DiscreteIQL,
+    EnsembleMPC,
+    ReBRAC,
+)
 from rl_lightning.datamodules.offline_data import OfflineData
 from rl_lightning.envs.termination import NoTermination
 from rl_lightning.models.imitation_losses import NegativeLogLikelihood
@@ -16,6 +28,13 @@ from rl_lightning.planning.planners import MPPI
 
 offline = partial(
     OfflineData, dataset=target_file(FOLDER / "target.npz"), env=TARGET, batch_size=32, updates_per_block=8
+)
+lake = partial(
+    OfflineData,
+    dataset=walks_file(FOLDER / "lake.hdf5", LAKE),
+    env=LAKE,
+    batch_size=32,
+    updates_per_block=8,
 )
 XOR = env("rl/Xor-v0", screen_size=6, continuous=True)
 parts = partial(offline, dataset=xor_file(FOLDER / "xor.hdf5", XOR), env=XOR)
@@ -89,6 +108,37 @@ CASES = [
         partial(IQL, **RATES, tau=0.05, normalize_obs=True),
         (("policy.",), ("q.",), ("value.",)),
         Toy(200, 3.2),
+        targets=("q_target.",),
+        length=96,
+        waits=3,
+        copies=2,
+    ),
+    Case(
+        "cql-discrete",
+        lake,
+        partial(
+            DiscreteCQL,
+            network=partial(MLP, hidden_dims=[32], activation="tanh"),
+            cql_alpha=0.05,
+            lr=5e-3,
+            gamma=0.7,
+            target_every=10,
+        ),
+        (("q.",),),
+        Toy(300, 0.95),
+        targets=("q_target.",),
+        counters=("since_copy",),
+        blocks=3,
+        length=96,
+        waits=2,
+        copies=2,
+    ),
+    Case(
+        "iql-discrete",
+        lake,
+        partial(DiscreteIQL, hidden_dims=[32], lr=5e-3, gamma=0.9, tau=0.05, expectile=0.9, beta=10.0),
+        (("policy.",), ("q.",), ("value.",)),
+        Toy(400, 0.95),
         targets=("q_target.",),
         length=96,
         waits=3,

@@ -5,12 +5,12 @@ from typing import Any
 
 from contracts.case import CATCH, LAKE, RECALL, TARGET, Case, Toy, env
 
-from rl_lightning.algorithms import DQN, PPO, SAC, TD3, DiscreteSAC, RandomPolicy
+from rl_lightning.algorithms import DQN, PPO, QRDQN, SAC, TD3, DiscreteSAC, RandomPolicy
 from rl_lightning.datamodules import OnlineData, OnPolicyData
 from rl_lightning.envs.wrappers.transforms import FrameStack
 from rl_lightning.nn import MLP, RNN, MultiInput, SimBa, SmallCNN, WindowTransformer
 from rl_lightning.optim.schedules import Linear
-from rl_lightning.replay import PrioritizedReplay, Replay
+from rl_lightning.replay import HER, PrioritizedReplay, Replay
 
 SMALL = partial(MLP, hidden_dims=[32], activation="tanh")
 PIXELS = partial(SmallCNN, channels=[8], hidden_dim=32)
@@ -118,6 +118,22 @@ CASES = [
         toy=Toy(4500, 0.9, slow=True),
         **{**Q_ONLY, "counters": ("since_copy", "norm.mean", "norm.var", "norm.count")},
     ),
+    Case(
+        "qrdqn",
+        partial(online, env=LAKE, buffer=partial(PrioritizedReplay, capacity=2000)),
+        partial(
+            QRDQN,
+            network=SMALL,
+            num_quantiles=8,
+            lr=3e-3,
+            gamma=0.9,
+            n_step=2,
+            target_every=20,
+            epsilon_schedule=Linear(0.05, 0.5),
+        ),
+        toy=Toy(600, 0.95),
+        **Q_ONLY,
+    ),
     Case("sac", partial(online, env=TARGET), sac, toy=Toy(800, 3.2), **SOFT),
     Case(
         "sac-parts",
@@ -183,6 +199,27 @@ CASES = [
         partial(TD3, hidden_dims=[32], lr=5e-3, gamma=0.5, tau=0.05, n_step=2),
         (("policy.",), ("q.",)),
         Toy(800, 3.2),
+        targets=("q_target.", "policy_target."),
+        counters=("updates",),
+        waits=3,
+        copies=2,
+    ),
+    Case(
+        "dqn-her",
+        partial(online, env=env("rl/BitFlip-v0", num_bits=4), buffer=partial(HER, capacity=2000)),
+        dqn,
+        toy=Toy(1200, -2.0),
+        **Q_ONLY,
+    ),
+    Case(
+        "td3-her-final",
+        partial(
+            online,
+            env=env("rl/BitFlip-v0", num_bits=2, continuous=True),
+            buffer=partial(HER, capacity=300, goal_selection_strategy="final"),
+        ),
+        partial(TD3, hidden_dims=[32], lr=5e-3, gamma=0.5, tau=0.05, exploration_noise=0.3),
+        (("policy.",), ("q.",)),
         targets=("q_target.", "policy_target."),
         counters=("updates",),
         waits=3,
