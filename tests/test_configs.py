@@ -77,6 +77,7 @@ TRAINED = (
     "edac/hopper-medium",
     "iql/hopper-medium",
     "bcq/hopper-medium",
+    "fql/hopper-medium",
     "diffusion_policy/detour",
     "diffusion_policy/detour-pixels",
     "dreamer_v1/frozenlake",

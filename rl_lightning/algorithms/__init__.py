@@ -3,6 +3,7 @@
 from rl_lightning.algorithms.diffusion.behavior_diffusion import BehaviorDiffusion
 from rl_lightning.algorithms.diffusion.dice import DiceGuidance
 from rl_lightning.algorithms.diffusion.diffusion_policy import DiffusionPolicy
+from rl_lightning.algorithms.diffusion.fql import FQL
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.models.density import Density
 from rl_lightning.algorithms.models.dynamics import Dynamics
@@ -44,6 +45,7 @@ __all__ = [
     "DQN",
     "EDAC",
     "FQE",
+    "FQL",
     "IQL",
     "MDNRNN",
     "MOBILE",
