@@ -78,6 +78,8 @@ TRAINED = (
     "iql/hopper-medium",
     "bcq/hopper-medium",
     "fql/hopper-medium",
+    "decision_transformer/hopper-medium",
+    "decision_transformer/cartpole-replay",
     "diffusion_policy/detour",
     "diffusion_policy/detour-pixels",
     "dreamer_v1/frozenlake",

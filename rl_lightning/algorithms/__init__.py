@@ -11,6 +11,7 @@ from rl_lightning.algorithms.offline.bc import BC
 from rl_lightning.algorithms.offline.bcq import BCQ
 from rl_lightning.algorithms.offline.combo import COMBO
 from rl_lightning.algorithms.offline.cql import CQL
+from rl_lightning.algorithms.offline.decision_transformer import DecisionTransformer
 from rl_lightning.algorithms.offline.edac import EDAC
 from rl_lightning.algorithms.offline.ensemble_mpc import EnsembleMPC
 from rl_lightning.algorithms.offline.fqe import FQE
@@ -57,6 +58,7 @@ __all__ = [
     "TDMPC2",
     "VAE",
     "BehaviorDiffusion",
+    "DecisionTransformer",
     "Density",
     "DiceGuidance",
     "DiffusionPolicy",
