@@ -78,6 +78,7 @@ TRAINED = (
     "iql/hopper-medium",
     "bcq/hopper-medium",
     "fql/hopper-medium",
+    "diffusion_ql/hopper-medium",
     "decision_transformer/hopper-medium",
     "decision_transformer/cartpole-replay",
     "diffusion_policy/detour",

@@ -3,6 +3,7 @@
 from rl_lightning.algorithms.diffusion.behavior_diffusion import BehaviorDiffusion
 from rl_lightning.algorithms.diffusion.dice import DiceGuidance
 from rl_lightning.algorithms.diffusion.diffusion_policy import DiffusionPolicy
+from rl_lightning.algorithms.diffusion.diffusion_ql import DiffusionQL
 from rl_lightning.algorithms.diffusion.fql import FQL
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.models.density import Density
@@ -62,6 +63,7 @@ __all__ = [
     "Density",
     "DiceGuidance",
     "DiffusionPolicy",
+    "DiffusionQL",
     "DiscreteSAC",
     "Dreamer",
     "Dynamics",
