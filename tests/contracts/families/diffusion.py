@@ -64,7 +64,7 @@ CASES = [
         counters=("updates",),
         length=96,
         waits=4,
-        copies=4,
+        copies=7,
     ),
     Case(
         "fql",
