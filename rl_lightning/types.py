@@ -148,6 +148,16 @@ class ActionWindows(NamedTuple):
     action: Tensor  # [B, H, A]
 
 
+class ReturnWindows(NamedTuple):
+    """B windows of K consecutive steps of an episode, and what each step still had coming."""
+
+    obs: Tensor  # [B, K, *O]
+    action: Tensor  # [B, K, ...]
+    return_to_go: Tensor  # [B, K] sum of the rewards from the step to the end of its episode
+    timestep: Tensor  # [B, K] steps since the episode began
+    valid: Tensor  # [B, K] bool, False beyond the episode's end
+
+
 class FrameWindow(NamedTuple):
     """B windows of L consecutive steps through frames, each stored once; L is 1 where single steps are learned."""
 

@@ -3,6 +3,8 @@
 from rl_lightning.algorithms.diffusion.behavior_diffusion import BehaviorDiffusion
 from rl_lightning.algorithms.diffusion.dice import DiceGuidance
 from rl_lightning.algorithms.diffusion.diffusion_policy import DiffusionPolicy
+from rl_lightning.algorithms.diffusion.diffusion_ql import DiffusionQL
+from rl_lightning.algorithms.diffusion.fql import FQL
 from rl_lightning.algorithms.model_module import ModelModule
 from rl_lightning.algorithms.models.density import Density
 from rl_lightning.algorithms.models.dynamics import Dynamics
@@ -10,6 +12,7 @@ from rl_lightning.algorithms.offline.bc import BC
 from rl_lightning.algorithms.offline.bcq import BCQ
 from rl_lightning.algorithms.offline.combo import COMBO
 from rl_lightning.algorithms.offline.cql import CQL
+from rl_lightning.algorithms.offline.decision_transformer import DecisionTransformer
 from rl_lightning.algorithms.offline.discrete_cql import DiscreteCQL
 from rl_lightning.algorithms.offline.discrete_iql import DiscreteIQL
 from rl_lightning.algorithms.offline.edac import EDAC
@@ -47,6 +50,7 @@ __all__ = [
     "DQN",
     "EDAC",
     "FQE",
+    "FQL",
     "IQL",
     "MDNRNN",
     "MOBILE",
@@ -59,9 +63,11 @@ __all__ = [
     "TDMPC2",
     "VAE",
     "BehaviorDiffusion",
+    "DecisionTransformer",
     "Density",
     "DiceGuidance",
     "DiffusionPolicy",
+    "DiffusionQL",
     "DiscreteCQL",
     "DiscreteIQL",
     "DiscreteSAC",

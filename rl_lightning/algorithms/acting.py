@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ class Acting:
     """Mixed into modules that act."""
 
     device: torch.device
+    reward_carry: ClassVar[int | None] = None  # part [N, 1] of the carry that whoever plays adds rewards to
 
     def act(
         self, obs: Tensor, carry: Carry, generator: torch.Generator | None, mask: Tensor | None = None

@@ -69,7 +69,9 @@ class PolicyModule(Acting, RLModule):  # type: ignore[misc]  # as RLModule
         try:
             with torch.random.fork_rng(devices=[]), torch.autocast(self.device.type, enabled=False):
                 cap = StepCap(envs, max_steps, longest)
-                return evaluate(self.act_fn(), self.initial_carry, envs, episodes, seed, explore, cap)
+                return evaluate(
+                    self.act_fn(), self.initial_carry, envs, episodes, seed, explore, cap, self.reward_carry
+                )
         finally:
             for module, training in modes:
                 module.training = training
@@ -99,7 +101,9 @@ class PolicyModule(Acting, RLModule):  # type: ignore[misc]  # as RLModule
         StepCap(batch.envs, batch.max_steps, batch.longest)
         with torch.random.fork_rng(devices=[]), torch.autocast(self.device.type, enabled=False):
             draw = self.evaluation_draw(batch.seed)
-            return trajectory(self.act_fn(), self.initial_carry, batch.envs, batch.seed, draw)
+            return trajectory(
+                self.act_fn(), self.initial_carry, batch.envs, batch.seed, draw, self.reward_carry
+            )
 
     def summarize_evaluation(self) -> dict[str, float]:
         played, self._played = self._played, []

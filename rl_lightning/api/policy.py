@@ -50,7 +50,9 @@ class LoadedPolicy:
         if seed is not None:
             self._draw = self.model.evaluation_draw(seed)
 
-    def act(self, obs: Any, action_mask: Any = None, deterministic: bool | None = None) -> Any:
+    def act(
+        self, obs: Any, action_mask: Any = None, deterministic: bool | None = None, reward: Any = None
+    ) -> Any:
         """The action for one observation or a batch of them, as the env itself takes it.
 
         Args:
@@ -58,14 +60,24 @@ class LoadedPolicy:
             action_mask: Which discrete actions are legal, where the env says so.
             deterministic: False draws the action, True takes the likeliest; null: as evaluation plays. A policy that
                 can only be drawn from (diffusion) always draws.
+            reward: What the last action earned, a number or [B]; a policy that is asked for a return must be told.
         """
         import numpy as np
         import torch
+
+        from rl_lightning.rollout.collect import add_reward
 
         rows, single = self._tensor(obs)
         legal = None if action_mask is None else torch.as_tensor(np.atleast_2d(action_mask).astype(bool))
         if self._carry is None or (self._carry and len(self._carry[0]) != len(rows)):
             self._carry = self.model.initial_carry(len(rows))
+        elif self.model.reward_carry is not None:
+            if reward is None:
+                raise ConfigError(
+                    f"{type(self.model).__name__} counts what it has earned: act(obs, reward=...), or reset() where an "
+                    "episode begins"
+                )
+            self._carry = add_reward(self._carry, self.model.reward_carry, np.broadcast_to(reward, len(rows)))
         with torch.no_grad():
             action, self._carry = self.model.act(rows, self._carry, self._generator(deterministic), legal)
         self._seen = rows

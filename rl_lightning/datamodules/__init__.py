@@ -11,6 +11,7 @@ from rl_lightning.datamodules.online_data import OnlineData
 from rl_lightning.datamodules.recorded_episodes_data import RecordedEpisodesData
 from rl_lightning.datamodules.sequence_data import SequenceData
 from rl_lightning.datamodules.simulated_data import SimulatedData, SimulatedReplayData
+from rl_lightning.datamodules.trajectory_data import TrajectoryData
 from rl_lightning.datamodules.window_data import WindowData
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "SequenceData",
     "SimulatedData",
     "SimulatedReplayData",
+    "TrajectoryData",
     "WindowData",
 ]

@@ -155,3 +155,23 @@ class LinearBetaSchedule(CosineBetaSchedule):
         self.beta_start, self.beta_end = beta_start, beta_end
         beta = torch.linspace(beta_start, beta_end, num_train_timesteps, **EXACT)
         self.table = 0.5 * torch.log1p(-beta).cumsum(0)
+
+
+class VPBetaSchedule(CosineBetaSchedule):
+    """The variance-preserving schedule in few discrete steps, as Diffusion-QL and IDQL have it.
+
+    Args:
+        num_train_timesteps: Number of steps.
+        beta_min: Rate of noise at time 0.
+        beta_max: Rate of noise at time 1.
+    """
+
+    def __init__(self, num_train_timesteps: int = 5, beta_min: float = 0.1, beta_max: float = 10.0) -> None:
+        if num_train_timesteps < 2 or not 0.0 < beta_min < beta_max:
+            raise ConfigError("VPBetaSchedule: needs at least 2 steps and 0 < beta_min < beta_max")
+        self.num_train_timesteps, self.t_min = num_train_timesteps, 1.0 / num_train_timesteps
+        self.beta_min, self.beta_max = beta_min, beta_max
+        steps = torch.arange(1, num_train_timesteps + 1, **EXACT)
+        share = (2.0 * steps - 1.0) / num_train_timesteps**2
+        rate = beta_min / num_train_timesteps + 0.5 * (beta_max - beta_min) * share
+        self.table = -0.5 * rate.cumsum(0)  # of log alpha: a step's beta is 1 - exp(-rate)

@@ -144,3 +144,12 @@ def _imagined(reward: Tensor, value: Tensor, live: Tensor, lam: Tensor | float) 
     inputs = reward + (live - onward) * value
     last = reward[-1:] + live[-1:] * value[-1:]
     return reverse_scan(torch.cat((inputs[:-1], last)), onward)
+
+
+def returns_to_go(reward: Tensor, episode: Tensor) -> Tensor:
+    """Sum of the rewards from each row to the end of its episode, undiscounted.  [N], [N] rising -> [N]"""
+    assert reward.shape == episode.shape, (reward.shape, episode.shape)
+    so_far = reward.double().cumsum(0)
+    _, place, lengths = torch.unique_consecutive(episode, return_inverse=True, return_counts=True)
+    last = lengths.cumsum(0) - 1
+    return (so_far[last][place] - so_far + reward).to(reward.dtype)

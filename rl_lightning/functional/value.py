@@ -91,6 +91,12 @@ def inverse_scale(q: Tensor) -> Tensor:
     return 1.0 / q.detach().abs().mean().clamp_min(1e-8)
 
 
+def cross_normalized_q_loss(q: Tensor, first: int) -> Tensor:
+    """Less the mean value by one of two critics, over the mean size of the other's, which has no gradient.  [2, B]"""
+    assert len(q) == 2, q.shape
+    return -q[first].mean() * inverse_scale(q[1 - first])
+
+
 def smoothed_action(action: Tensor, noise: Tensor, noise_clip: float) -> Tensor:
     """TD3's: a target policy's action, shaken by noise of at most `noise_clip` and kept within its bounds."""
     return (action + noise.clamp(-noise_clip, noise_clip)).clamp(-1.0, 1.0)

@@ -32,10 +32,11 @@ class Collector:
     Args:
         envs: Vector env of envs/make.py.
         seed: Seeds env i with seed + i at the first reset.
+        reward_carry: Part of the actor's carry that adds up rewards; null: none does.
     """
 
-    def __init__(self, envs: Any, seed: int) -> None:
-        self.envs = envs
+    def __init__(self, envs: Any, seed: int, reward_carry: int | None = None) -> None:
+        self.envs, self.reward_carry = envs, reward_carry
         self.spec: EnvSpec = envs.env_spec
         self.num_envs: int = envs.num_envs
         self.carry: Carry = ()
@@ -76,7 +77,7 @@ class Collector:
                     )
                 action[t] = chosen_array
                 current, reward[t], terminated[t], truncated[t], infos = step_envs(action[t])
-                first = None
+                carry, first = add_reward(carry, self.reward_carry, reward[t]), None
                 if self.mask is not None:
                     self.mask = infos["action_mask"]
                 if "final_obs" in infos:
@@ -142,6 +143,14 @@ def reset_carry_rows(carry: Carry, rows: np.ndarray) -> Carry:
     """The carry with the given rows set to zero, as at the start of an episode."""
     keep = torch.from_numpy(~rows)
     return tuple(c * keep.to(c.device, c.dtype).reshape(-1, *[1] * (c.dim() - 1)) for c in carry)
+
+
+def add_reward(carry: Carry, part: int | None, reward: np.ndarray) -> Carry:
+    """The carry with the rewards just earned added to one of its parts [N, 1], if there is one for them."""
+    if part is None:
+        return carry
+    earned = torch.from_numpy(np.asarray(reward, np.float32)).to(carry[part]).unsqueeze(-1)
+    return (*carry[:part], carry[part] + earned, *carry[part + 1 :])
 
 
 def episode_stats(record: dict[str, np.ndarray], n: int, seed: int | None = None) -> EpisodeStats:

@@ -11,7 +11,7 @@ import torch
 
 from rl_lightning import stop_request
 from rl_lightning.functional.score_statistics import iqm
-from rl_lightning.rollout.collect import ActFn, episode_stats, reset_carry_rows, to_array
+from rl_lightning.rollout.collect import ActFn, add_reward, episode_stats, reset_carry_rows, to_array
 from rl_lightning.types import Carry, EpisodeStats
 
 LEAST_CUT = 10_000  # env steps that an episode always may take
@@ -64,11 +64,13 @@ def evaluate(
     seed: int,
     generator: torch.Generator | None = None,
     cap: StepCap | None = None,
+    reward_carry: int | None = None,
 ) -> list[EpisodeStats]:
     """Plays `episodes` episodes on a vector of envs that was reset with `seed`.
 
     Every env plays a quota fixed beforehand: taking the first episodes to finish would favour short ones. Without a
-    `cap` an env that never ends an episode is played for ever.
+    `cap` an env that never ends an episode is played for ever. `reward_carry` is the part of the carry
+    that adds up rewards.
     """
     num = envs.num_envs
     quota = np.array([len(range(i, episodes, num)) for i in range(num)])
@@ -80,7 +82,8 @@ def evaluate(
             stop_request.raise_if_stopped()
             mask = torch.from_numpy(infos["action_mask"].copy()) if envs.env_spec.action_mask else None
             action, carry = act(torch.from_numpy(obs.copy()), carry, generator, mask)
-            obs, _, terminated, truncated, infos = envs.step(to_array(action))
+            obs, reward, terminated, truncated, infos = envs.step(to_array(action))
+            carry = add_reward(carry, reward_carry, reward)
             ended = terminated | truncated
             if ended.any():
                 carry = reset_carry_rows(carry, ended)

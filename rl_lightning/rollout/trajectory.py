@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from rl_lightning import stop_request
-from rl_lightning.rollout.collect import ActFn, to_array
+from rl_lightning.rollout.collect import ActFn, add_reward, to_array
 from rl_lightning.types import Carry
 
 
@@ -19,6 +19,7 @@ def trajectory(
     envs: Any,
     seed: int,
     generator: torch.Generator | None = None,
+    reward_carry: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Plays one episode in a vector of one env; actions are in the scale that the policy acts in.
 
@@ -36,6 +37,7 @@ def trajectory(
             played = to_array(action)
             own_obs = obs[0].copy()
             obs, reward, terminated, truncated, infos = envs.step(played)
+            carry = add_reward(carry, reward_carry, reward)
             row = (own_obs, played[0].copy(), reward[0], terminated[0], truncated[0])
             for column, value in zip(steps.values(), row, strict=True):
                 column.append(value)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rl_lightning.rollout.collect import reset_carry_rows, to_array
+from rl_lightning.rollout.collect import add_reward, reset_carry_rows, to_array
 
 
 def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tuple[list[np.ndarray], int]:
@@ -26,7 +26,8 @@ def record_episode(agent: Any, env: Any, seed: int, max_steps: int = 1000) -> tu
     agent.eval()
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            _one_episode(film, agent.initial_carry(1), env, agent.evaluation_draw(seed), seed, max_steps)
+            draw, part = agent.evaluation_draw(seed), agent.reward_carry
+            _one_episode(film, agent.initial_carry(1), env, draw, seed, max_steps, part)
     finally:
         agent.train(training)
     return frames, int(env.metadata.get("render_fps") or 30)
@@ -44,12 +45,15 @@ def side_by_side(pictures: list[np.ndarray], gap: int = 4) -> np.ndarray:
     return np.concatenate(parts[:-1], 1)
 
 
-def _one_episode(act: Any, carry: Any, env: Any, generator: Any, seed: int, max_steps: int) -> None:
+def _one_episode(
+    act: Any, carry: Any, env: Any, generator: Any, seed: int, max_steps: int, reward_carry: int | None
+) -> None:
     obs, infos = env.reset(seed=seed)
     for _ in range(max_steps):
         mask = torch.from_numpy(infos["action_mask"].copy()) if env.env_spec.action_mask else None
         action, carry = act(torch.from_numpy(obs.copy()), carry, generator, mask)
-        obs, _, terminated, truncated, infos = env.step(to_array(action))
+        obs, reward, terminated, truncated, infos = env.step(to_array(action))
+        carry = add_reward(carry, reward_carry, reward)
         if terminated[0] or truncated[0]:
             return
         carry = reset_carry_rows(carry, terminated | truncated)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
 
@@ -54,8 +56,6 @@ def test_the_forms_that_an_export_takes_are_named(rl: Rl, workdir: Path) -> None
 
 def ours(run: str) -> float:
     """The return of the episode that play.py plays."""
-    import gymnasium
-
     from rl_lightning.runs.agents.agent import load_agent
     from rl_lightning.runs.request import Request
     from rl_lightning.runs.store.run_folder import resolve
@@ -91,6 +91,60 @@ def test_recurrent_policy(rl: Rl, workdir: Path) -> None:
         [sys.executable, "lightning_logs/g/export/play.py"], capture_output=True, text=True, cwd=workdir
     )
     assert played.returncode == 0 and float(played.stdout) > 0, played.stderr
+
+
+RETURNS = """\
+model:
+  class_path: DecisionTransformer
+  init_args: {embed_dim: 8, num_layers: 1, context_length: 3, max_timestep: 20, return_scale: 10.0, lr: 0.1}
+data:
+  class_path: TrajectoryData
+  init_args: {dataset: rows.npz, env: {id: Pendulum-v1, max_episode_steps: 20}, context_length: 3, batch_size: 8}
+run: {updates: 20, eval_every: 20, eval_episodes: 1}
+log: {tensorboard: false}
+threads: 1
+"""
+
+
+def test_a_policy_that_is_told_rewards(rl: Rl, workdir: Path) -> None:
+    """The same episode by play.py, by evaluation and by hand, where each step's reward counts."""
+    from rl_lightning.api.policy import load
+    from rl_lightning.errors import ConfigError
+
+    draw = np.random.default_rng(0)
+    obs = draw.normal(size=(80, 3)).astype(np.float32)
+    np.savez(
+        "rows.npz",
+        observations=obs,
+        actions=draw.uniform(-1, 1, (80, 1)).astype(np.float32),
+        rewards=-10 * np.abs(obs[:, 0]),
+        next_observations=obs,
+        terminals=np.zeros(80, bool),
+        timeouts=np.arange(1, 81) % 20 == 0,
+    )
+    (workdir / "returns.yaml").write_text(RETURNS)
+    done = rl("fit", "--config", "returns.yaml", "--name", "d")
+    assert done.code == 0, done.err
+    assert rl("predict", "d", "--data", "rows.npz", "--output", "told.npz").code == 0
+    done = rl("export", "d", "--format", "onnx", "--output", "out")
+    assert done.code == 0, done.err
+    played = subprocess.run([sys.executable, "out/play.py"], capture_output=True, text=True, cwd=workdir)
+    assert played.returncode == 0, played.stderr
+    policy = load("d", "last")
+    env = gymnasium.make("Pendulum-v1", max_episode_steps=20)
+    (seen, _), total, reward, ended = env.reset(seed=0), 0.0, None, False
+    first = policy.act(seen)
+    with pytest.raises(ConfigError, match="counts what it has earned"):
+        policy.act(seen)
+    policy.reset()
+    while not ended:
+        seen, reward, terminated, truncated, _ = env.step(policy.act(seen, reward=reward))
+        total, ended = total + float(reward), terminated or truncated
+    assert float(played.stdout) == pytest.approx(total, rel=1e-4)
+    assert policy.evaluate(1, seed=0)[0] == pytest.approx(total, rel=1e-4)
+    policy.model.target_return = 1000.0
+    policy.reset()
+    assert not np.array_equal(policy.act(env.reset(seed=0)[0]), first)
 
 
 def test_safetensors_hold_the_weights(rl: Rl, workdir: Path) -> None:

@@ -6,7 +6,9 @@ import torch
 
 from rl_lightning.envs.make import EnvConfig, make_envs
 from rl_lightning.envs.wrappers.transforms import AtariPreprocessing
+from rl_lightning.rollout.collect import Collector
 from rl_lightning.rollout.evaluate import StepCap, evaluate, summarize
+from rl_lightning.rollout.trajectory import trajectory
 from rl_lightning.types import EnvSpec, EpisodeStats
 
 
@@ -59,6 +61,28 @@ def test_carry_is_zeroed_between_episodes():
 
     evaluate(act, lambda n: (torch.zeros(n, 2),), Uneven(3), 6, seed=0)
     assert seen == [[0, t % 2, t % 3] for t in range(len(seen))]
+
+
+def test_rewards_are_added_where_the_actor_wants_them():
+    seen = []
+
+    def act(obs, carry, generator, mask=None):
+        seen.append(carry[1][:, 0].tolist())
+        return torch.zeros(len(obs), dtype=torch.int64), carry
+
+    envs = make_envs(EnvConfig("CartPole-v1", max_episode_steps=3), 2, training=False)
+    carry = lambda n: (torch.ones(n, 2), torch.zeros(n, 1))  # noqa: E731
+    evaluate(act, carry, envs, 4, seed=0, reward_carry=1)
+    assert seen == [[float(t % 3)] * 2 for t in range(6)]
+    seen.clear()
+    alone = make_envs(EnvConfig("CartPole-v1", max_episode_steps=3), 1, training=False)
+    trajectory(act, carry, alone, seed=0, reward_carry=1)
+    assert seen == [[0.0], [1.0], [2.0]]
+    seen.clear()
+    collector = Collector(envs, 0, reward_carry=1)
+    collector.carry = carry(2)
+    collector.collect(act, 4, None)
+    assert seen == [[0.0] * 2, [1.0] * 2, [2.0] * 2, [0.0] * 2]
 
 
 def test_one_seed_one_result_and_no_gradient():

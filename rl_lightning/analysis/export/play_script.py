@@ -49,6 +49,8 @@ def write_script(policy: GreedyPolicy, folder: Path, about: dict[str, Any]) -> P
         "    action, *carry = policy.run(None, {item.name: feed[item.name] for item in policy.get_inputs()})",
     ]
     start = [f"carry = [np.zeros([1, *shape], 'float32') for shape in {carry}]"]
+    earned = policy.model.reward_carry
+    add = [] if earned is None else [f"    carry[{earned}] = carry[{earned}] + np.float32(reward)"]
     lines = [
         "import gymnasium, numpy as np, onnxruntime",
         "policy = onnxruntime.InferenceSession(__file__.replace('play.py', 'policy.onnx'))",
@@ -59,6 +61,7 @@ def write_script(policy: GreedyPolicy, folder: Path, about: dict[str, Any]) -> P
         f"while not ended:  # observations are {about['obs_dtype']} {about['obs_shape']}",
         *(remembering if carry else plain),
         "    obs, reward, terminated, truncated, _ = env.step(action[0])",
+        *add,
         "    total, ended = total + reward, terminated or truncated",
         "print(total)",
     ]

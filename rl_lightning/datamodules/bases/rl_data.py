@@ -25,7 +25,10 @@ from rl_lightning.trainer.loops import is_last_block, limits_of
 from rl_lightning.types import EnvSpec, EpisodeStats
 
 SANITY_STEPS = 200  # env steps of an episode of Lightning's sanity check
-GATHERED = {kind.__name__: kind for kind in (types.Transitions, types.FrameWindow, types.ActionWindows)}
+GATHERED = {
+    kind.__name__: kind
+    for kind in (types.Transitions, types.FrameWindow, types.ActionWindows, types.ReturnWindows)
+}
 
 
 class RLData(BlockData):

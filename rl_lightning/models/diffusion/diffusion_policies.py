@@ -188,3 +188,76 @@ def judged(critic: nn.Module, norm: nn.Module, obs: Tensor, action: Tensor) -> T
 def picked(action: Tensor, chosen: Tensor) -> Tensor:
     """One candidate of each row.  [B, K, A], [B] -> [B, A]"""
     return action.gather(1, chosen[:, None, None].expand(-1, 1, action.shape[-1]))[:, 0]
+
+
+def chosen_candidate(
+    model: ActionDiffusion,
+    critic: nn.Module,
+    obs: Tensor,
+    count: int,
+    moves: list[SolverStep],
+    candidate_filter: CandidateFilter,
+    generator: torch.Generator,
+) -> Tensor:
+    """Of `count` samples that which critics choose.  [B, O] -> [B, A]"""
+    action = model.sample(obs, count, moves, generator, 1.0).clamp(-1.0, 1.0)
+    return picked(action, candidate_filter.choose(judged(critic, model.norm, obs, action), generator))
+
+
+class ChosenCandidate(Excerpt):
+    """Diffusion-QL's policy: samples of a diffusion of which critics choose one.
+
+    Args:
+        model: Arguments of the diffusion.
+        obs_dim: Width of an observation.
+        action_dim: Width of an action.
+        critic_hidden_dims: Hidden sizes of the critics.
+        sampler: How candidates are drawn, written down.
+        candidate_filter: Who chooses among them, written down.
+        num_samples: Actions drawn for each observation.
+    """
+
+    draws, discrete = True, False
+
+    def __init__(
+        self,
+        model: dict[str, Any],
+        obs_dim: int,
+        action_dim: int,
+        critic_hidden_dims: list[int],
+        sampler: dict[str, Any],
+        candidate_filter: dict[str, Any],
+        num_samples: int,
+    ) -> None:
+        super().__init__()
+        self.init_args = {"obs_dim": obs_dim, "action_dim": action_dim}
+        self.model = ActionDiffusion(**model)
+        self.q_target = QEnsemble(2, obs_dim, action_dim, critic_hidden_dims, "mish")
+        self.solver_steps = rebuild(sampler, "the sampler", Sampler).solver_steps(self.model.noise_schedule)
+        self.candidate_filter = rebuild(candidate_filter, "the candidate filter", CandidateFilter)
+        self.num_samples = num_samples
+
+    def choose(self, obs: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        """An action for each observation; there is no greedy one.  [B, O] -> [B, A]"""
+        how = (self.num_samples, self.solver_steps, self.candidate_filter)
+        return chosen_candidate(self.model, self.q_target, obs, *how, generator)
+
+    @classmethod
+    def export_spec(
+        cls,
+        model: ActionDiffusion,
+        critic_hidden_dims: list[int],
+        count: int,
+        sampler: Sampler,
+        candidate_filter: CandidateFilter,
+    ) -> Exported:
+        args = {
+            "model": model.init_args,
+            "obs_dim": model.init_args["obs_dim"],
+            "action_dim": model.action_dim,
+            "critic_hidden_dims": critic_hidden_dims,
+            "sampler": describe(sampler),
+            "candidate_filter": describe(candidate_filter),
+            "num_samples": count,
+        }
+        return Exported(path_of(cls), args, "")

@@ -148,19 +148,14 @@ def make_critics(
     layer_norm: bool = False,
     norm_last: bool = False,
     dropout: float = 0.0,
+    activation: str = "relu",
 ) -> QEnsemble | QNetworks:
     """Critics of flat observations: of the network, or of plain layers, which are computed all at once. What parts
     observations have, one encoder sees for all critics."""
-    if isinstance(obs, ObsLayout):
-        encoder = make_feed_forward(network or MultiInput, obs)
-        return QEnsemble(
-            members, encoder, action_dim, hidden, layer_norm=layer_norm, norm_last=norm_last, dropout=dropout
-        )
-    if network is not None:
+    if network is not None and not isinstance(obs, ObsLayout):
         return QNetworks(members, obs, action_dim, network)
-    return QEnsemble(
-        members, obs, action_dim, hidden, layer_norm=layer_norm, norm_last=norm_last, dropout=dropout
-    )
+    seen = make_feed_forward(network or MultiInput, obs) if isinstance(obs, ObsLayout) else obs
+    return QEnsemble(members, seen, action_dim, hidden, activation, layer_norm, norm_last, dropout)
 
 
 class DiscreteQNet(nn.Module):

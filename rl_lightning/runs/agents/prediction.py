@@ -22,6 +22,7 @@ from rl_lightning.envs.make import make_env, make_envs
 from rl_lightning.envs.spaces import ActionEncoder, ObsEncoder
 from rl_lightning.errors import ConfigError, DataError
 from rl_lightning.io.atomic import atomic_open, file_of_user
+from rl_lightning.rollout.collect import add_reward
 from rl_lightning.rollout.evaluate import StepCap
 from rl_lightning.runs.agents.agent import LoadedAgent
 from rl_lightning.runs.agents.confidence import DRAWS, Judges, judged, judges_of, spread, uncertainty
@@ -179,6 +180,8 @@ def for_rows(
             if draws:
                 samples.append(spread(model, batch, carry, legal, draws, derive(seed, f"spread/{start}")))
             action, carry = model.act(batch, carry, draw, legal)
+            if model.reward_carry is not None and "rewards" in arrays:
+                carry = add_reward(carry, model.reward_carry, arrays["rewards"][start : start + size])
             actions.append(action.cpu().numpy())
     chosen = np.concatenate(actions) if actions else np.zeros((0, *spec.action_shape), np.float32)
     columns = own_scale(data, chosen)
@@ -256,6 +259,7 @@ def along_episodes(model: Any, data: Any, episodes: int, seed: int = 0) -> dict[
                     chosen.append(action.cpu().numpy()[0])
                     columns["obs"].append(obs[0].copy())
                     obs, reward, terminated, truncated, infos = envs.step(action.cpu().numpy())
+                    carry = add_reward(carry, model.reward_carry, reward)
                     row = {"reward": reward[0], "terminated": terminated[0], "truncated": truncated[0]}
                     for key, value in {**row, "episode": episode}.items():
                         columns[key].append(value)

@@ -65,6 +65,7 @@ class RecordingPolicy(NamedTuple):
     act: ActFn
     carry: Callable[[int], Carry]
     about: dict[str, Any]
+    reward_carry: int | None = None
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def from_policies(asked: DatasetRequest, recipe: LocalRecipe) -> Raw:
         act = with_noise_scale(player.act, NARROW_NOISE, spec) if recipe.transform == "narrow" else player.act
         shown = partial(_further, bar, done, wanted)
         arrays, infos, envs = _record(
-            config, act, player.carry, share, asked, derive(seed, f"record/{i}"), shown
+            config, player._replace(act=act), share, asked, derive(seed, f"record/{i}"), shown
         )
         parts.append(Raw("", arrays, infos))
         done += share
@@ -181,8 +182,7 @@ def _further(bar: Bar, before: int, total: int, now: int, _: int) -> None:
 
 def _record(
     config: EnvConfig,
-    act: ActFn,
-    carry: Callable[[int], Carry],
+    player: RecordingPolicy,
     rows: int,
     asked: DatasetRequest,
     seed: int,
@@ -197,10 +197,10 @@ def _record(
     num = asked.num_envs or fitting
     envs = make_envs(config, num)
     try:
-        collector = Collector(envs, derive(seed, "envs"))
-        collector.carry = carry(num)
+        collector = Collector(envs, derive(seed, "envs"), player.reward_carry)
+        collector.carry = player.carry(num)
         explore = None if asked.greedy else torch_generator(seed, "explore")
-        return (*record_transitions(collector, act, rows, explore, progress), num)
+        return (*record_transitions(collector, player.act, rows, explore, progress), num)
     finally:
         envs.close()
 
@@ -280,7 +280,7 @@ def _player_of_run(asked: DatasetRequest, run: str) -> tuple[EnvConfig, list[Rec
         "checkpoint": which,
         "sha256": file_digest(source_run.checkpoint(which)),
     }
-    return config, [RecordingPolicy(model.act_fn(), model.initial_carry, about)]
+    return config, [RecordingPolicy(model.act_fn(), model.initial_carry, about, model.reward_carry)]
 
 
 def check_name(name: str, run: str, env_id: str) -> None:

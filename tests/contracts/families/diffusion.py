@@ -8,9 +8,9 @@ import torch
 from algorithms.diffusion_toys import artifact
 from contracts.artifacts import FOLDER, target_file
 from contracts.case import TARGET, Case, Toy
-from contracts.families.offline import PARTS, XOR, offline, parts
+from contracts.families.offline import PARTS, RATES, XOR, offline, parts
 
-from rl_lightning.algorithms import BehaviorDiffusion, DiceGuidance, DiffusionPolicy
+from rl_lightning.algorithms import FQL, BehaviorDiffusion, DiceGuidance, DiffusionPolicy, DiffusionQL
 from rl_lightning.datamodules.window_data import WindowData
 from rl_lightning.functional.diffusion_samplers import DDIM, DPMSolver
 from rl_lightning.functional.noise_schedules import CosineBetaSchedule
@@ -44,6 +44,39 @@ AVERAGED: dict[str, Any] = {
 
 CASES = [
     Case("behavior", offline, behavior, **AVERAGED),
+    Case(
+        "diffusion-ql",
+        offline,
+        partial(
+            DiffusionQL,
+            denoiser=NET,
+            critic_hidden_dims=[32],
+            lr=5e-3,
+            gamma=0.5,
+            tau=0.05,
+            num_target_samples=2,
+            num_samples=4,
+            ema_every=2,
+        ),
+        (("model.",), ("q.",)),
+        Toy(200, 2.8),
+        targets=("average.", "q_target."),
+        counters=("updates",),
+        length=96,
+        waits=4,
+        copies=7,
+    ),
+    Case(
+        "fql",
+        offline,
+        partial(FQL, **RATES, tau=0.05, flow_steps=3, distill_coef=1.0),
+        (("policy.", "flow."), ("q.",)),
+        Toy(200, 2.8),
+        targets=("q_target.",),
+        length=96,
+        waits=3,
+        copies=2,
+    ),
     Case(
         "dice",
         offline,

@@ -15,15 +15,18 @@ from rl_lightning.algorithms import (
     FQE,
     IQL,
     TD3_BC,
+    DecisionTransformer,
     DiscreteCQL,
     DiscreteIQL,
     EnsembleMPC,
     ReBRAC,
 )
 from rl_lightning.datamodules.offline_data import OfflineData
+from rl_lightning.datamodules.trajectory_data import TrajectoryData
 from rl_lightning.envs.termination import NoTermination
 from rl_lightning.models.imitation_losses import NegativeLogLikelihood
 from rl_lightning.nn import MLP, MultiInput, SmallCNN
+from rl_lightning.optim.schedules import Constant
 from rl_lightning.planning.planners import MPPI
 
 offline = partial(
@@ -33,6 +36,14 @@ lake = partial(
     OfflineData,
     dataset=walks_file(FOLDER / "lake.hdf5", LAKE),
     env=LAKE,
+    batch_size=32,
+    updates_per_block=8,
+)
+trajectories = partial(
+    TrajectoryData,
+    dataset=offline.keywords["dataset"],
+    env=TARGET,
+    context_length=3,
     batch_size=32,
     updates_per_block=8,
 )
@@ -101,6 +112,26 @@ CASES = [
         (("policy.",), ("q.",), ("log_alpha",)),
         Toy(200, 3.2),
         **SOFT,
+    ),
+    Case(
+        "decision-transformer",
+        trajectories,
+        partial(
+            DecisionTransformer,
+            context_length=3,
+            max_timestep=4,
+            return_scale=4.0,
+            embed_dim=16,
+            num_layers=1,
+            num_heads=2,
+            lr=1e-2,
+            lr_schedule=Constant(),
+        ),
+        (("policy.",),),
+        Toy(200, 3.2),
+        length=96,
+        waits=2,
+        copies=3,
     ),
     Case(
         "iql",

@@ -1,0 +1,1 @@
+"""Flows: noise carried to rows by a velocity."""
