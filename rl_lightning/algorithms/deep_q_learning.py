@@ -25,12 +25,13 @@ from rl_lightning.optim.schedules import Constant, Linear, Schedule
 from rl_lightning.ranges import Fraction, NonNegativeFloat, PositiveFloat, PositiveFraction, PositiveInt
 from rl_lightning.types import Carry, EnvSpec, Transitions
 
+ValuesOfActions = Callable[[Torso, int], DiscreteQNet]  # makes them from a torso and the number of actions
+
 
 class DeepQLearning(PolicyModule):
     """Base of such rules; each says in `update` what the network learns.
 
-    Its arguments are those that the rules hand on, see them for what each means, and `head`: makes the values of all
-    actions from a torso.
+    Its arguments are those that the rules hand on, see them for what each means, and `head`: what stands on the torso.
     """
 
     learns_from = (Transitions,)
@@ -54,7 +55,7 @@ class DeepQLearning(PolicyModule):
         epsilon_schedule: Schedule | None,
         max_grad_norm: PositiveFloat | None,
         normalize_obs: bool,
-        head: Callable[[Torso, int], DiscreteQNet],
+        head: ValuesOfActions,
     ) -> None:
         super().__init__(spec)
         self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam

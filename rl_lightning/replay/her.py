@@ -111,9 +111,9 @@ class HER(Replay):
         if not finished.any():
             return super().sample(count, generator, n_step, gamma)
         bounds = torch.from_numpy(finished.cumsum())
-        drawn = torch.randint(int(bounds[-1]), (count,), generator=generator)
-        env = torch.searchsorted(bounds, drawn, right=True)
-        step = self.oldest + drawn - (bounds - torch.from_numpy(finished))[env]
+        rank = torch.randint(int(bounds[-1]), (count,), generator=generator)
+        env = torch.searchsorted(bounds, rank, right=True)
+        step = self.oldest + rank - (bounds - torch.from_numpy(finished))[env]
         index = (step * self.num_envs + env) % self.capacity
         rows = self.ring.gather(index, n_step, gamma)
         new = torch.rand(count, generator=generator) < self.share

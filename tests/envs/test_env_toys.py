@@ -94,3 +94,19 @@ def test_small_lake_is_crossed_in_two_steps():
     env.reset()
     _, reward, terminated, *_ = env.step(1)
     assert reward == 0 and terminated
+
+
+def test_bits_are_flipped_one_at_a_time_until_they_are_the_goal():
+    env = make_env(EnvConfig("rl/BitFlip-v0", {"num_bits": 5}))
+    obs, _ = env.reset(seed=1)
+    achieved, desired, bits = (part.copy() for part in np.split(obs, 3))  # sorted names
+    wrong = np.flatnonzero(achieved != desired)
+    assert np.array_equal(bits, achieved) and len(wrong) > 0
+    for left, bit in zip(range(len(wrong) - 1, -1, -1), wrong, strict=True):
+        obs, reward, terminated, truncated, info = env.step(int(bit))
+        assert (reward, terminated, truncated) == (0.0 if left == 0 else -1.0, left == 0, False)
+    assert np.array_equal(obs[:5], desired) and info["episode"]["success"] == 1.0
+    env = make_env(EnvConfig("rl/BitFlip-v0", {"num_bits": 12}))
+    env.reset(seed=2)
+    ends = [env.step(0)[2:4] for _ in range(12)]
+    assert ends == [(False, False)] * 11 + [(False, True)]  # never solved by one bit: cut
