@@ -37,6 +37,7 @@ TRIED = {
     "gymnasium": ">=1.4,<1.5",
     "dm_control": ">=1.0.50,<1.1",
     "optuna": ">=5,<6",
+    "crafter": ">=1.8.3,<2",
 }
 
 
@@ -56,6 +57,10 @@ PRIVATE = {
     "_linear_pointwise": Private(
         "torch", "torch.ops:mkldnn", "a product by oneDNN; absent where it is not built in"
     ),
+    "_world": Private(
+        "crafter", "crafter.env:Env", "its objects must come in an order that a resumed run repeats"
+    ),
+    "_chunks": Private("crafter", "crafter.engine:World", "where that order is lost: sets by address"),
     "_will_engine_execute_node": Private("torch", "torch:_C", "which leaves a backward pass wants"),
     "_backward_pre_hooks": Private(
         "torch", "torch.nn:Module", "whether somebody watches a layer: then it is called as a module"

@@ -84,7 +84,7 @@ def test_rows_are_whole() -> None:
     ("library", "classes"),
     [
         ("SB3 PPO", ["PPO", "OnPolicyData"]), ("CleanRL ppo", ["PPO", "OnPolicyData"]),
-        ("SB3 SAC", ["SAC", "OnlineData"]), ("SB3 DQN/QR-DQN", ["DQN", "OnlineData"]),
+        ("SB3 SAC", ["SAC", "OnlineData"]), ("SB3 DQN/QR-DQN", ["QRDQN", "OnlineData"]),
         ("CleanRL dqn", ["DQN", "OnlineData"]), ("d3rlpy IQL", ["IQL", "OfflineData"]),
         ("d3rlpy TD3+BC", ["TD3_BC", "OfflineData"]), ("d3rlpy BCQ", ["BCQ", "OfflineData"]),
         ("REDQ", ["SAC", "OnlineData"]), ("dreamerv3", ["Dreamer", "SequenceData"]),
