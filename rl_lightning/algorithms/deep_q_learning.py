@@ -31,7 +31,8 @@ ValuesOfActions = Callable[[Torso, int], DiscreteQNet]  # makes them from a tors
 class DeepQLearning(PolicyModule):
     """Base of such rules; each says in `update` what the network learns.
 
-    Its arguments are those that the rules hand on, see them for what each means, and `make_q`: what stands on the torso.
+    Its arguments are those that the rules hand on, see them for what each means;
+    `make_q` is what stands on the torso.
     """
 
     learns_from = (Transitions,)
