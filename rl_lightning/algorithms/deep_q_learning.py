@@ -31,7 +31,8 @@ ValuesOfActions = Callable[[Torso, int], DiscreteQNet]  # makes them from a tors
 class DeepQLearning(PolicyModule):
     """Base of such rules; each says in `update` what the network learns.
 
-    Its arguments are those that the rules hand on, see them for what each means, and `q_head`: what stands on the torso.
+    Its arguments are those that the rules hand on, see them for what each means;
+    `make_q` is what stands on the torso.
     """
 
     learns_from = (Transitions,)
@@ -55,7 +56,7 @@ class DeepQLearning(PolicyModule):
         epsilon_schedule: Schedule | None,
         max_grad_norm: PositiveFloat | None,
         normalize_obs: bool,
-        q_head: ValuesOfActions,
+        make_q: ValuesOfActions,
     ) -> None:
         super().__init__(spec)
         self.lr, self.lr_schedule, self.optimizer = lr, lr_schedule or Constant(), optimizer or Adam
@@ -67,7 +68,7 @@ class DeepQLearning(PolicyModule):
             network or network_of_pictures(spec) or partial(MLP, hidden_dims=[256, 256], activation="relu")
         )
         self.norm = RunningObsNorm(spec.obs_layout) if normalize_obs else nn.Identity()
-        self.q = q_head(make_feed_forward(self.network, spec.obs_layout), spec.action_sizes[0])
+        self.q = make_q(make_feed_forward(self.network, spec.obs_layout), spec.action_sizes[0])
         self.q_target = copy.deepcopy(self.q).requires_grad_(False)
         self.register_buffer("since_copy", torch.zeros((), dtype=torch.int64))
 

@@ -76,7 +76,7 @@ class DiscreteCQL(DeepQLearning):
             Constant(),
             max_grad_norm,
             normalize_obs,
-            q_head=partial(DiscreteQNet, dueling=dueling),
+            make_q=partial(DiscreteQNet, dueling=dueling),
         )
         self.cql_alpha, self.huber_delta = cql_alpha, huber_delta
 

@@ -77,7 +77,7 @@ class DQN(DeepQLearning):
             epsilon_schedule,
             max_grad_norm,
             normalize_obs,
-            q_head=partial(DiscreteQNet, dueling=dueling),
+            make_q=partial(DiscreteQNet, dueling=dueling),
         )
         self.huber_delta = huber_delta
 

@@ -82,7 +82,7 @@ class QRDQN(DeepQLearning):
             epsilon_schedule,
             max_grad_norm,
             normalize_obs,
-            q_head=partial(QuantileQNet, num_quantiles=num_quantiles),
+            make_q=partial(QuantileQNet, num_quantiles=num_quantiles),
         )
         self.kappa = kappa
 
