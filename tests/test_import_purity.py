@@ -11,8 +11,8 @@ from pathlib import Path
 from rl_lightning.cli.process import TALKERS, quiet
 
 ROOT = Path(__file__).parents[1]
-# dm_control reads MUJOCO_GL once, when it is imported, and rl_lightning.envs.suites.dmc is what imports it
-EXEMPT = ("rl_lightning.envs.suites.dmc", "rl_lightning.cli.__main__")
+# dm_control reads MUJOCO_GL once, when it is imported, and these two suites are what imports it
+EXEMPT = ("rl_lightning.envs.suites.dmc", "rl_lightning.envs.suites.ogbench", "rl_lightning.cli.__main__")
 PROBE = """
 import importlib, json, logging, os, pkgutil, signal, sys, threading, warnings
 import gymnasium, jsonargparse, lightning.pytorch, matplotlib, torch, optuna, submitit  # what others do is not ours

@@ -121,6 +121,7 @@ def check_bandit(model, data):
     return found
 
 
+@pytest.mark.slow
 def test_eight_modes(tmp_path):
     check_bandit(*trained_bandit(tmp_path, 2000, 2000))
 

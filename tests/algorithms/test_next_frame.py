@@ -293,6 +293,7 @@ def catch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **config) -> float:
     return float(Run(policies[-1]).read()["best"])
 
 
+@pytest.mark.slow
 def test_catch_is_learned_in_the_dream_in_a_minute(tmp_path, monkeypatch):
     """One cycle: from -0.8 (random) to far above it in the real game, which only ever gave frames."""
     shorter = [{"name": "policy", "overrides": {"run.updates": 40}}]

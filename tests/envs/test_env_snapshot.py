@@ -49,7 +49,9 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(  # the contract of all envs has Crafter's snapshot too, and its worlds take seconds to make
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "crafter")) for name in EXACT]
+)
 def test_a_restored_env_goes_on_bit_for_bit(name):
     timed = name == "gym-wrappers"  # which look at the clock
     check_exact(EXACT[name], num_envs=1, after=310, ends=3, inner=not timed)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-import crafter
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from rl_lightning.errors import ConfigError
+
+with warnings.catch_warnings():  # its reader of YAML sets filters for the whole process
+    import crafter
 
 IDS = {"CrafterReward-v1": True, "CrafterNoReward-v1": False}
 LENGTH = 10_000
