@@ -49,7 +49,7 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize(  # the contract of all envs has Crafter's snapshot too, and its worlds take seconds to make
+@pytest.mark.parametrize(  # Crafter takes seconds to make a world
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "crafter")) for name in EXACT]
 )
 def test_a_restored_env_goes_on_bit_for_bit(name):
