@@ -30,6 +30,8 @@ def _read(folder: Path) -> list[Any]:
             place += left
             continue
         size, kind = int.from_bytes(content[place + 4 : place + 6], "little"), content[place + 6]
+        if place + 7 + size > len(content):
+            break  # W&B's process is still writing it
         whole, place = whole + content[place + 7 : place + 7 + size], place + 7 + size
         if kind in (1, 4):  # whole, or the last part
             found.append(wandb_internal_pb2.Record.FromString(whole))
