@@ -17,7 +17,7 @@ from rl_lightning.nn.heads.actors import (
     SquashedGaussianActor,
     make_policy_head,
 )
-from rl_lightning.nn.heads.critics import DiscreteQEnsemble, DiscreteQNet, QEnsemble, ValueHead
+from rl_lightning.nn.heads.critics import DiscreteQEnsemble, DiscreteQNet, QEnsemble, ValueHead, make_critics
 from rl_lightning.optim import SGD, Adam, AdamW, RMSprop
 from rl_lightning.types import EnvSpec
 
@@ -184,3 +184,10 @@ def test_fused_kernels_and_settings_arrive():
 def test_impossible_optimizers_are_refused(make):
     with pytest.raises(ConfigError):
         make([nn.Parameter(torch.ones(3))], 0.1)
+
+
+def test_dropout_beside_a_network_of_ones_own_is_refused():
+    """It would be left out in silence."""
+    with pytest.raises(ConfigError, match=r"critic_dropout 0\.1 is of plain layers"):
+        make_critics(2, 3, 2, [8], MLP, dropout=0.1)
+    assert make_critics(2, 3, 2, [8], MLP).ensemble_size == 2

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from rl_lightning.errors import ConfigError
 from rl_lightning.kernels.choice import is_hooked
 from rl_lightning.kernels.mlp import ensemble_mlp, pays
 from rl_lightning.kernels.normed_ensemble import normed_ensemble
@@ -153,6 +154,10 @@ def make_critics(
     """Critics of flat observations: of the network, or of plain layers, which are computed all at once. What parts
     observations have, one encoder sees for all critics."""
     if network is not None and not isinstance(obs, ObsLayout):
+        if dropout:
+            raise ConfigError(
+                f"model.critic_dropout {dropout:g} is of plain layers; give model.critic_network dropout of its own"
+            )
         return QNetworks(members, obs, action_dim, network)
     seen = make_feed_forward(network or MultiInput, obs) if isinstance(obs, ObsLayout) else obs
     return QEnsemble(members, seen, action_dim, hidden, activation, layer_norm, norm_last, dropout)
